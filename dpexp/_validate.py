@@ -40,11 +40,11 @@ def number(
     expected = f"a number{_interval(above, at_least, below, at_most)}"
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise refuse(key, value, expected, hint)
-    value = float(value)
-    inside = above < value < below and at_least <= value <= at_most
-    if not (math.isfinite(value) and inside):
+    found = float(value)
+    inside = above < found < below and at_least <= found <= at_most
+    if not (math.isfinite(found) and inside):
         raise refuse(key, value, expected, hint)
-    return value
+    return found
 
 
 def fraction(key: str, value: Any, *, hint: str = "") -> float:

@@ -1,0 +1,65 @@
+"""The interface of every accountant."""
+
+from abc import ABC, abstractmethod
+from typing import Any, Generic, Protocol, Self, TypeVar
+
+from dpexp import _validate
+from dpexp.accounting.bounds import Kind, PrivacyBound
+from dpexp.accounting.events import Event, Relation
+
+__all__ = ["AbstractAccountant", "AnyAccountant", "Cost", "UnsupportedEventError"]
+
+
+class UnsupportedEventError(_validate.UserError):
+    """The accountant has no bound for an event under a relation."""
+
+
+class Cost(Protocol):
+    """What a composition costs, in an accountant's own currency; costs add under composition."""
+
+    def __add__(self, other: Self, /) -> Self:
+        """The cost of both."""
+        ...
+
+    def __rmul__(self, count: int, /) -> Self:
+        """The cost of `count` >= 0 of the same."""
+        ...
+
+
+C = TypeVar("C", bound=Cost)
+
+
+class AbstractAccountant(ABC, Generic[C]):
+    """Prices events, and converts costs to ε or δ. Accountants hold no state: `budget.Account` does.
+
+    Attributes:
+        name: The name in config and metrics.
+        kind: What kind of figure it gives; only a certified one may be a run's configured accountant.
+    """
+
+    name: str
+    kind: Kind
+
+    @property
+    @abstractmethod
+    def zero(self) -> C:
+        """The cost of releasing nothing."""
+
+    @abstractmethod
+    def price(self, event: Event, relation: Relation) -> C:
+        """The cost of one event under a neighboring relation.
+
+        Raises:
+            UnsupportedEventError: No bound is known here for a part of the event; it is named.
+        """
+
+    @abstractmethod
+    def epsilon(self, cost: C, delta: float, relation: Relation) -> PrivacyBound:
+        """The smallest ε that this cost proves at `delta` in (0, 1)."""
+
+    @abstractmethod
+    def delta(self, cost: C, epsilon: float, relation: Relation) -> PrivacyBound:
+        """The smallest δ <= 1 that this cost proves at `epsilon` >= 0."""
+
+
+AnyAccountant = AbstractAccountant[Any]

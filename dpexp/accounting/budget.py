@@ -1,0 +1,110 @@
+"""Budgets: what has been spent, what one more release would make of it, how many a budget admits."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import final
+
+from dpexp.accounting.accountant import AnyAccountant, Cost
+from dpexp.accounting.bounds import PrivacyBound
+from dpexp.accounting.events import Event, Relation
+
+__all__ = ["Account", "Budget", "Phase", "lots_within"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """An (ε, δ) that must not be passed; ε = None sets no limit.
+
+    Attributes:
+        epsilon: ε > 0 or None.
+        delta: δ in (0, 1), at which every ε of the run is stated.
+    """
+
+    epsilon: float | None
+    delta: float
+
+
+@final
+class Account:
+    """A running total of releases under one accountant and relation.
+
+    This is plain composition: valid because the parameters of every release are fixed before the first
+    one (Abadi et al., 2016, Theorem 2.1). Parameters chosen from earlier results need a filter.
+    """
+
+    def __init__(self, accountant: AnyAccountant, relation: Relation, budget: Budget) -> None:
+        self.accountant, self.relation, self.budget = accountant, relation, budget
+        self._cost = accountant.zero
+
+    def affords(self, event: Event) -> bool:
+        """Whether the budget still holds after one more `event`."""
+        if self.budget.epsilon is None:
+            return True
+        after = self._cost + self.accountant.price(event, self.relation)
+        return float(self._epsilon(after)) <= self.budget.epsilon
+
+    def charge(self, event: Event) -> None:
+        """Adds one event to the total."""
+        self._cost = self._cost + self.accountant.price(event, self.relation)
+
+    def epsilon(self) -> PrivacyBound:
+        """ε of everything charged so far, at the budget's δ."""
+        return self._epsilon(self._cost)
+
+    def delta_at_budget(self) -> PrivacyBound | None:
+        """δ of everything charged so far at the budget's ε; None where no ε is set."""
+        if self.budget.epsilon is None:
+            return None
+        return self.accountant.delta(self._cost, self.budget.epsilon, self.relation)
+
+    def _epsilon(self, cost: Cost) -> PrivacyBound:
+        return self.accountant.epsilon(cost, self.budget.delta, self.relation)
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A stretch of lots that all release the same event."""
+
+    event: Event
+    lots: int
+
+
+def lots_within(account: Account, phases: Iterable[Phase]) -> int:
+    """How many lots, in order, the account's budget admits on top of what it has been charged.
+
+    Args:
+        account: Holds the budget and what was released before the first lot. It is not charged.
+        phases: The lots in order; their parameters must be fixed in advance.
+
+    Returns:
+        The number of lots T such that ε after T lots is within the budget and after T+1 is not, or the
+        number of lots there are.
+    """
+    spent, admitted = account._cost, 0
+    for phase in phases:
+        price = account.accountant.price(phase.event, account.relation)
+        fit = _repetitions(account, spent, price, phase.lots)
+        admitted += fit
+        if fit < phase.lots:
+            break
+        spent = spent + phase.lots * price
+    return admitted
+
+
+def total(account: Account, phases: Sequence[Phase]) -> PrivacyBound:
+    """ε after all the phases on top of what the account has been charged."""
+    cost = account._cost
+    for phase in phases:
+        cost = cost + phase.lots * account.accountant.price(phase.event, account.relation)
+    return account._epsilon(cost)
+
+
+def _repetitions(account: Account, spent: Cost, price: Cost, most: int) -> int:
+    """The largest n <= most with ε(spent + n·price) within the budget, by bisection (ε rises with n)."""
+    epsilon = account.budget.epsilon
+    low, high = 0, most
+    while low < high:
+        middle = (low + high + 1) // 2
+        within = epsilon is None or float(account._epsilon(spent + middle * price)) <= epsilon
+        low, high = (middle, high) if within else (low, middle - 1)
+    return low
