@@ -1,0 +1,104 @@
+"""Differentially private principal components (Abadi et al., 2016, arXiv 1607.00133v2, section 4)."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpexp import _validate
+from dpexp.accounting import Gaussian, Release
+from dpexp.features.features import Inputs
+from dpexp.noise import Noise
+
+__all__ = ["DPPCA", "Projection", "noisy_second_moment", "second_moment"]
+
+_CHUNK = 8192  # rows at once: bounds the float64 copies
+
+
+@final
+@dataclass(frozen=True)
+class Projection:
+    """Fixed principal directions, shape (d, k), orthonormal columns."""
+
+    directions: NDArray[np.float32]
+
+    def transform(self, inputs: Inputs) -> Inputs:
+        """Projects rows (N, *shape) with d values each to (N, k)."""
+        return inputs.reshape(len(inputs), -1) @ self.directions
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class DPPCA:
+    """Projects onto the top directions of a noisy second-moment matrix of the training rows.
+
+    Rows are scaled to unit norm inside the second moment only; what is projected is the row itself.
+
+    *Formal guarantees.* Adding or removing a row changes AᵀA by vvᵀ with ‖v‖ <= 1: Frobenius norm at most
+    1. Replacing one changes it by at most √2. The noise of std σ_p on all d² entries makes it one
+    Gaussian release with q = 1; symmetrizing and taking directions is post-processing.
+
+    Attributes:
+        dimensions: d, values per row.
+        components: k in [1, d], directions kept.
+        noise_multiplier: σ_p > 0, std of the noise on each entry.
+    """
+
+    dimensions: int
+    components: int
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        _validate.integer("features.components", self.components, at_least=1)
+        _validate.number("features.components", self.components, at_most=self.dimensions)
+        hint = "Use features=none, or privacy=none for an exact PCA."
+        _validate.number("features.noise_multiplier", self.noise_multiplier, above=0, hint=hint)
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """One Gaussian release over all training rows."""
+        event = Gaussian(noise_multiplier=self.noise_multiplier, replace_one_factor=math.sqrt(2))
+        return (Release("dp_pca", event),)
+
+    def fit(self, inputs: Inputs, noise: Noise) -> Projection:
+        """The projection for training rows (N, *shape); draws noise once, at position 0."""
+        rows = inputs.reshape(len(inputs), -1)
+        if rows.shape[1] != self.dimensions:
+            raise _validate.refuse("features.dimensions", self.dimensions, f"{rows.shape[1]}, as in the rows")
+        moment = noisy_second_moment(second_moment(rows), self.noise_multiplier, noise)
+        _, vectors = np.linalg.eigh(moment)  # eigenvalues ascend
+        top = vectors[:, : -self.components - 1 : -1]
+        return Projection(np.ascontiguousarray(top, dtype=np.float32))
+
+    def ignored(self) -> dict[str, Any]:
+        """Nothing."""
+        return {}
+
+
+def second_moment(rows: Inputs) -> NDArray[np.float64]:
+    """AᵀA with each row of A scaled to norm <= 1, shape (N, d) to (d, d); non-finite rows count as zero."""
+    total = np.zeros((rows.shape[1], rows.shape[1]))
+    for start in range(0, len(rows), _CHUNK):
+        unit = _unit_rows(rows[start : start + _CHUNK].astype(np.float64))
+        total += unit.T @ unit
+    return total
+
+
+def noisy_second_moment(
+    moment: NDArray[np.float64], noise_multiplier: float, noise: Noise
+) -> NDArray[np.float64]:
+    """Adds N(0, σ_p²) to every entry and symmetrizes: diagonal std σ_p, off the diagonal σ_p/√2."""
+    draws = noise.standard_normal(0, moment.size).reshape(moment.shape)
+    noisy = moment + noise_multiplier * draws
+    return (noisy + noisy.T) / 2
+
+
+def _unit_rows(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    rows = np.where(np.isfinite(rows).all(axis=1, keepdims=True), rows, 0.0)
+    # Scaled by the largest entry first, so that neither huge nor tiny rows over- or underflow.
+    rows = rows / np.maximum(np.abs(rows).max(axis=1, keepdims=True), np.finfo(np.float64).tiny)
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    unit: NDArray[np.float64] = rows / np.maximum(norms * (1 + 1e-12), np.finfo(np.float64).tiny)
+    return unit

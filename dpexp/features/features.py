@@ -1,0 +1,68 @@
+"""What turns pixels into the features that are trained on."""
+
+from dataclasses import dataclass, fields
+from typing import Any, Protocol, final, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpexp.accounting import Release
+from dpexp.noise import Noise
+
+__all__ = ["Features", "FittedFeatures", "Inputs", "NoFeatures"]
+
+Inputs = NDArray[np.float32]
+
+
+class FittedFeatures(Protocol):
+    """A fixed map, applied to training and evaluation rows alike."""
+
+    def transform(self, inputs: Inputs) -> Inputs:
+        """Features of rows, shape (N, *shape) to (N, dimensions)."""
+        ...
+
+
+@runtime_checkable
+class Features(Protocol):
+    """The `features` config group. What `fit` computes from private rows is charged beforehand."""
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """What `fit` releases, with private noise."""
+        ...
+
+    def fit(self, inputs: Inputs, noise: Noise) -> FittedFeatures:
+        """Fits to the training rows; `noise` is what makes the releases true."""
+        ...
+
+    def ignored(self) -> dict[str, Any]:
+        """Keys that were set and have no effect."""
+        ...
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class NoFeatures:
+    """The rows as they are. Takes the keys of the other features, so that it can follow any experiment."""
+
+    dimensions: int
+    components: Any = None
+    noise_multiplier: Any = None
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """Nothing."""
+        return ()
+
+    def fit(self, inputs: Inputs, noise: Noise) -> "NoFeatures":
+        """Itself: there is nothing to fit."""
+        return self
+
+    def transform(self, inputs: Inputs) -> Inputs:
+        """The rows, unchanged."""
+        return inputs
+
+    def ignored(self) -> dict[str, Any]:
+        """The keys of other features."""
+        set_here = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "dimensions"}
+        return {name: value for name, value in set_here.items() if value is not None}

@@ -1,0 +1,85 @@
+"""What every gradient engine takes and gives: groups to clip, and sums of clipped gradients."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from dpexp import _validate
+from dpexp.clipping import FlatClipping
+
+__all__ = ["ClipGroup", "ClippedSum", "ClippedSumFunction", "Loss", "per_example_losses", "weights_of"]
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+"""loss(outputs, targets) with one value per example, shape (B,)."""
+
+
+@dataclass(frozen=True)
+class ClipGroup:
+    """Parameters whose gradients share one norm and one clip.
+
+    Attributes:
+        parameters: Their names in the model.
+        clipping: The rule.
+        members: Which examples of the batch count for this group, shape (B,) bool; None means all.
+    """
+
+    parameters: tuple[str, ...]
+    clipping: FlatClipping
+    members: Tensor | None = None
+
+    def of_rows(self, rows: slice) -> "ClipGroup":
+        """The group for a part of the batch."""
+        members = None if self.members is None else self.members[rows]
+        return ClipGroup(self.parameters, self.clipping, members)
+
+
+@dataclass(frozen=True)
+class ClippedSum:
+    """Sums over examples of clipped gradients.
+
+    Attributes:
+        sums: Σ_i factor_i · g_i by parameter name, each of the parameter's shape.
+        norms: ‖g_i‖ before clipping, per group, shape (G, B); not finite where the gradient is not.
+        losses: The losses, shape (B,), detached.
+    """
+
+    sums: Mapping[str, Tensor]
+    norms: Tensor
+    losses: Tensor
+
+
+class ClippedSumFunction(Protocol):
+    """A gradient engine: the clipped sums of one microbatch."""
+
+    def __call__(
+        self, model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, groups: Sequence[ClipGroup]
+    ) -> ClippedSum:
+        """Sums the clipped gradients of inputs (B, …) and targets (B, …)."""
+        ...
+
+
+def per_example_losses(losses: Tensor, batch_size: int) -> Tensor:
+    """Returns `losses` if it has one value per example, or raises `UserError`."""
+    if losses.shape != (batch_size,):
+        raise _validate.UserError(
+            f"loss: found a result of shape {tuple(losses.shape)}, expected ({batch_size},), one value per "
+            "example.\nA mean or sum hides whose loss is whose, so nothing could be clipped per example: "
+            "use reduction='none'."
+        )
+    return losses
+
+
+def weights_of(groups: Sequence[ClipGroup], norms: Tensor) -> Tensor:
+    """Each example's weight in each group's sum: clip factor × membership, shape (G, B).
+
+    An example whose gradient is not finite in any group has weight 0 in all of them.
+    """
+    rows = []
+    for group, norm in zip(groups, norms, strict=True):
+        factors = group.clipping.factors(norm)
+        rows.append(factors if group.members is None else factors * group.members)
+    usable = norms.isfinite().all(dim=0)
+    return torch.stack(rows) * usable

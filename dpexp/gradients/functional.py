@@ -1,0 +1,48 @@
+"""Clipped sums for any model by `torch.func`: per-example gradients of a microbatch, materialized."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad_and_value, vmap
+
+from dpexp.gradients.clipped import ClipGroup, ClippedSum, Loss, per_example_losses, weights_of
+
+__all__ = ["functional"]
+
+
+def functional(
+    model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, groups: Sequence[ClipGroup]
+) -> ClippedSum:
+    """The clipped sums of one microbatch; needs B times the memory of the parameters in `groups`."""
+    names = [name for group in groups for name in group.parameters]
+    trained = {name: model.get_parameter(name).detach() for name in names}
+
+    def example_loss(parameters: dict[str, Tensor], example: Tensor, target: Tensor) -> Tensor:
+        outputs = functional_call(model, parameters, (example[None],))
+        return per_example_losses(loss(outputs, target[None]), 1)[0]
+
+    gradient = vmap(grad_and_value(example_loss), in_dims=(None, 0, 0), randomness="different")
+    gradients, losses = gradient(trained, inputs, targets)
+    norms = torch.stack([_norms(group, gradients) for group in groups])
+    weights = weights_of(groups, norms)
+    dropped = ~norms.isfinite().all(dim=0)
+    sums = {
+        name: _weighted_sum(gradients[name], weight, dropped)
+        for group, weight in zip(groups, weights, strict=True)
+        for name in group.parameters
+    }
+    return ClippedSum(sums=sums, norms=norms, losses=losses.detach())
+
+
+def _norms(group: ClipGroup, gradients: dict[str, Tensor]) -> Tensor:
+    per_tensor = [torch.linalg.vector_norm(gradients[name].flatten(1), dim=1) for name in group.parameters]
+    norms: Tensor = torch.linalg.vector_norm(torch.stack(per_tensor), dim=0)
+    return norms
+
+
+def _weighted_sum(gradients: Tensor, weights: Tensor, dropped: Tensor) -> Tensor:
+    if dropped.any():  # 0 · ∞ is NaN: the rows must go, not only their weights
+        gradients = torch.where(dropped.view(-1, *[1] * (gradients.ndim - 1)), 0.0, gradients)
+    total: Tensor = torch.tensordot(weights, gradients, dims=1)
+    return total

@@ -1,0 +1,42 @@
+"""The oracle: one backward pass per example. Slow, and right by construction."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from dpexp.gradients.clipped import ClipGroup, ClippedSum, Loss, per_example_losses, weights_of
+
+__all__ = ["loop"]
+
+
+def loop(
+    model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, groups: Sequence[ClipGroup]
+) -> ClippedSum:
+    """The clipped sums of one microbatch, each example passed through the model alone."""
+    names = [name for group in groups for name in group.parameters]
+    rows, losses = [], []
+    for example, target in zip(inputs, targets, strict=True):
+        value = per_example_losses(loss(model(example[None]), target[None]), 1)[0]
+        parameters = [model.get_parameter(name) for name in names]
+        found = torch.autograd.grad(value, parameters, allow_unused=True, materialize_grads=True)
+        rows.append(dict(zip(names, found, strict=True)))
+        losses.append(value.detach())
+    norms = torch.stack([_norms(group, rows) for group in groups])
+    weights = weights_of(groups, norms)
+    sums = {
+        name: _weighted_sum([row[name] for row in rows], weight)
+        for group, weight in zip(groups, weights, strict=True)
+        for name in group.parameters
+    }
+    return ClippedSum(sums=sums, norms=norms, losses=torch.stack(losses))
+
+
+def _norms(group: ClipGroup, rows: list[dict[str, Tensor]]) -> Tensor:
+    squares = [sum(row[name].square().sum() for name in group.parameters) for row in rows]
+    return torch.stack([torch.as_tensor(square) for square in squares]).sqrt()
+
+
+def _weighted_sum(gradients: list[Tensor], weights: Tensor) -> Tensor:
+    terms = [weight * g for weight, g in zip(weights, gradients, strict=True) if weight > 0]
+    return sum(terms, start=torch.zeros_like(gradients[0]))

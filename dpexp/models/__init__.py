@@ -1,0 +1,5 @@
+"""Plain `nn.Module`s."""
+
+from dpexp.models.mlp import MLP
+
+__all__ = ["MLP"]

@@ -1,0 +1,258 @@
+"""`PrivacyPlan`: the one frozen object that sampler, clipping, noise, divisor and accountant all read.
+
+Nearly every privacy bug in DP-SGD code is two of these disagreeing; here they cannot. The plan is made
+from the configuration alone, before any data is touched, and needs no torch.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import final
+
+from dpexp import _validate
+from dpexp.accounting import (
+    Account,
+    AnyAccountant,
+    Budget,
+    Composed,
+    Event,
+    Gaussian,
+    Phase,
+    Relation,
+    Release,
+    joint,
+)
+from dpexp.lots import LotStep, PoissonSampling
+from dpexp.schedules import AbstractSchedule
+
+__all__ = [
+    "COMMON_LOT",
+    "Group",
+    "GroupStep",
+    "Guarantee",
+    "LotSpec",
+    "PrivacyPlan",
+    "StepPlan",
+]
+
+COMMON_LOT = "common"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LotSpec:
+    """A lot that is drawn independently of the others; `size` is its expected size L over time."""
+
+    name: str
+    size: AbstractSchedule
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Parameters with one joint clip norm.
+
+    Attributes:
+        name: The entry's name in `privacy.layers`.
+        patterns: Shell-style patterns of parameter names.
+        clip_norm: C > 0 over time (∞ without privacy).
+        noise_multiplier: σ over time: noise std ÷ C (0 without privacy).
+        lot: Name of the lot its gradients come from.
+    """
+
+    name: str
+    patterns: tuple[str, ...]
+    clip_norm: AbstractSchedule
+    noise_multiplier: AbstractSchedule
+    lot: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupStep:
+    """One group at one step.
+
+    Attributes:
+        clip_norm: C, the bound on one example's gradient over the group.
+        noise_multiplier: σ.
+        noise_std: σC, the std of the noise on the *sum* of clipped gradients (0 without privacy).
+        lot: The lot that its sum runs over.
+        divisor: L, the lot's *expected* size.
+    """
+
+    name: str
+    clip_norm: float
+    noise_multiplier: float
+    noise_std: float
+    lot: str
+    divisor: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepPlan:
+    """All that happens to the data at optimizer step `index` = 0, 1, …; `event` is None without privacy."""
+
+    index: int
+    lots: tuple[LotStep, ...]
+    groups: tuple[GroupStep, ...]
+    event: Event | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guarantee:
+    """What the run claims and how it is proven.
+
+    Attributes:
+        accountant: The configured accountant; certified.
+        companions: Accountants shown beside it.
+        relation: The neighboring relation.
+        budget: ε (or no limit) and δ.
+        releases: What is released once from all rows before the first lot (DP-PCA).
+        secret: False where lots and noise are keyed by the seed: the figures are then arithmetic only.
+    """
+
+    accountant: AnyAccountant
+    companions: tuple[AnyAccountant, ...]
+    relation: Relation
+    budget: Budget
+    releases: tuple[Release, ...]
+    secret: bool
+
+    def open_account(self, accountant: AnyAccountant) -> Account:
+        """An account under which nothing has been charged yet."""
+        return Account(accountant, self.relation, self.budget)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class PrivacyPlan:
+    """What training does with the data, fixed before the first lot.
+
+    Attributes:
+        num_examples: N, declared and public.
+        sampling: How lots are drawn.
+        lots: The independent lots of each step.
+        groups: The clipped groups; together they cover every trainable parameter.
+        steps: T, the optimizer steps.
+        steps_asked: T as configured, before the budget had its say; None where only ε limits it.
+        guarantee: None without privacy.
+    """
+
+    num_examples: int
+    sampling: PoissonSampling
+    lots: tuple[LotSpec, ...]
+    groups: tuple[Group, ...]
+    steps: int
+    steps_asked: int | None
+    guarantee: Guarantee | None
+
+    @property
+    def lots_per_epoch(self) -> float:
+        """N/L of the first lot at the first step: one epoch, in expectation."""
+        return self.num_examples / self.lots[0].size.at(0, math.nan)
+
+    @property
+    def settles(self) -> bool:
+        """Whether all schedules are constant, or become so within 200,000 lots."""
+        return self._changes_after(200_000) == math.inf
+
+    def step(self, index: int) -> StepPlan:
+        """What happens at step t = `index` >= 0."""
+        lots = tuple(self._lot_step(lot, index) for lot in self.lots)
+        sizes = {lot.name: lot.size for lot in lots}
+        groups = tuple(self._group_step(group, sizes[group.lot], index) for group in self.groups)
+        event = None if self.guarantee is None else self._event(lots, groups)
+        return StepPlan(index=index, lots=lots, groups=groups, event=event)
+
+    def phases(self, steps: int) -> Iterator[Phase]:
+        """The events of the first `steps` steps in order, equal neighbors together."""
+        index = 0
+        while index < steps:
+            event = self.step(index).event
+            if event is None:
+                raise ValueError("A plan without privacy has no events.")
+            until = min(self._changes_after(index), steps)
+            yield Phase(event, int(until) - index)
+            index = int(until)
+
+    def assign(self, names: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
+        """The parameter names of each group.
+
+        Raises:
+            UserError: A pattern matches nothing, or a name is matched by no group or by two.
+        """
+        names = list(names)
+        for group in self.groups:
+            for pattern in group.patterns:
+                if not any(fnmatchcase(name, pattern) for name in names):
+                    raise _no_match(group.name, pattern, names)
+        owners = {name: [group.name for group in self.groups if _matches(name, group)] for name in names}
+        for name, groups in owners.items():
+            if len(groups) != 1:
+                raise _not_one_owner(name, groups)
+        return {
+            group.name: tuple(name for name in names if owners[name] == [group.name]) for group in self.groups
+        }
+
+    def _lot_step(self, lot: LotSpec, index: int) -> LotStep:
+        size = lot.size.at(index, math.nan)
+        key = "privacy.lot_size" if lot.name == COMMON_LOT else f"privacy.layers.{lot.name}.lot_size"
+        hint = f"q = L/N must be at most 1; N = data.num_examples = {self.num_examples}; at step {index}."
+        _validate.number(key, size, above=0, at_most=self.num_examples, hint=hint)
+        return LotStep(name=lot.name, size=size, sampling_probability=size / self.num_examples)
+
+    def _group_step(self, group: Group, divisor: float, index: int) -> GroupStep:
+        clip_norm = group.clip_norm.at(index, self.lots_per_epoch)
+        sigma = group.noise_multiplier.at(index, self.lots_per_epoch)
+        if self.guarantee is not None:
+            where = f"In group {group.name!r} at step {index}."
+            _validate.number("privacy.clip_norm", clip_norm, above=0, hint=where)
+            _validate.number("privacy.noise_multiplier", sigma, above=0, hint=f"{where} {_NO_NOISE}")
+        return GroupStep(
+            name=group.name,
+            clip_norm=clip_norm,
+            noise_multiplier=sigma,
+            noise_std=sigma * clip_norm if sigma else 0.0,
+            lot=group.lot,
+            divisor=divisor,
+        )
+
+    def _event(self, lots: tuple[LotStep, ...], groups: tuple[GroupStep, ...]) -> Event:
+        # Groups on one lot are one Gaussian release; separate lots are separate sampled releases.
+        events = tuple(
+            self.sampling.event(
+                joint([Gaussian(noise_multiplier=g.noise_multiplier) for g in groups if g.lot == lot.name]),
+                lot.sampling_probability,
+            )
+            for lot in lots
+        )
+        return events[0] if len(events) == 1 else Composed(events)
+
+    def _changes_after(self, index: int) -> float:
+        schedules = [(lot.size, math.nan) for lot in self.lots]
+        for group in self.groups:
+            schedules += [(s, self.lots_per_epoch) for s in (group.clip_norm, group.noise_multiplier)]
+        return min(schedule.changes_after(index, epoch) for schedule, epoch in schedules)
+
+
+_NO_NOISE = "No noise means ε = ∞; train without privacy by setting privacy=none."
+
+
+def _matches(name: str, group: Group) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in group.patterns)
+
+
+def _no_match(group: str, pattern: str, names: list[str]) -> _validate.UserError:
+    return _validate.refuse(
+        f"privacy.layers.{group}.parameters",
+        pattern,
+        f"a pattern that matches a trainable parameter: {', '.join(names)}",
+        _validate.did_you_mean(pattern, names),
+    )
+
+
+def _not_one_owner(name: str, groups: list[str]) -> _validate.UserError:
+    found = f"matched by {' and '.join(groups)}" if groups else "matched by no group"
+    return _validate.UserError(
+        f"privacy.layers: parameter {name} is {found}, expected exactly one.\n"
+        "Every trainable parameter belongs to one group: change `parameters` of the entries, freeze the "
+        "parameter, or set privacy.layers=null for one joint clip norm over all of them."
+    )
