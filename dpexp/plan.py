@@ -106,7 +106,6 @@ class Guarantee:
         relation: The neighboring relation.
         budget: ε (or no limit) and δ.
         releases: What is released once from all rows before the first lot (DP-PCA).
-        secret: False where lots and noise are keyed by the seed: the figures are then arithmetic only.
     """
 
     accountant: AnyAccountant
@@ -114,7 +113,6 @@ class Guarantee:
     relation: Relation
     budget: Budget
     releases: tuple[Release, ...]
-    secret: bool
 
     def open_account(self, accountant: AnyAccountant) -> Account:
         """An account under which nothing has been charged yet."""
@@ -133,6 +131,7 @@ class PrivacyPlan:
         groups: The clipped groups; together they cover every trainable parameter.
         steps: T, the optimizer steps.
         steps_asked: T as configured, before the budget had its say; None where only ε limits it.
+        deterministic: Lots and noise are keyed by the seed: figures are then arithmetic, no guarantee.
         guarantee: None without privacy.
     """
 
@@ -142,6 +141,7 @@ class PrivacyPlan:
     groups: tuple[Group, ...]
     steps: int
     steps_asked: int | None
+    deterministic: bool
     guarantee: Guarantee | None
 
     @property

@@ -140,7 +140,6 @@ class DPSGD:
             relation=Relation(self.relation),
             budget=Budget(epsilon=self.epsilon, delta=self.delta),
             releases=releases,
-            secret=not self.deterministic,
         )
 
     def _draft(self, num_examples: int, sampling: PoissonSampling, guarantee: Guarantee) -> PrivacyPlan:
@@ -154,6 +153,7 @@ class DPSGD:
             groups=groups,
             steps=asked or _MOST_LOTS,
             steps_asked=asked,
+            deterministic=self.deterministic,
             guarantee=guarantee,
         )
         draft.step(0)  # every value is checked before anything is solved
@@ -260,7 +260,7 @@ class NoPrivacy:
     relation: Any = None
     clipping: Any = None
     noise: Any = None
-    deterministic: bool | None = None
+    deterministic: bool = False
     layers: Any = None
 
     def __post_init__(self) -> None:
@@ -296,6 +296,7 @@ class NoPrivacy:
             groups=(everything,),
             steps=steps,
             steps_asked=steps,
+            deterministic=self.deterministic,
             guarantee=None,
         )
         for index in (0, steps - 1):  # schedules are monotone: what holds at both ends holds between

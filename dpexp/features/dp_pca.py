@@ -41,18 +41,24 @@ class DPPCA:
     Gaussian release with q = 1; symmetrizing and taking directions is post-processing.
 
     Attributes:
-        dimensions: d, values per row.
+        inputs: d, values per row.
         components: k in [1, d], directions kept.
+        dimensions: Values per row that come out: k.
         noise_multiplier: σ_p > 0, std of the noise on each entry.
     """
 
-    dimensions: int
+    inputs: int
     components: int
+    dimensions: int
     noise_multiplier: float
 
     def __post_init__(self) -> None:
         _validate.integer("features.components", self.components, at_least=1)
-        _validate.number("features.components", self.components, at_most=self.dimensions)
+        _validate.number("features.components", self.components, at_most=self.inputs)
+        if self.dimensions != self.components:
+            raise _validate.refuse(
+                "features.dimensions", self.dimensions, f"features.components = {self.components}"
+            )
         hint = "Use features=none, or privacy=none for an exact PCA."
         _validate.number("features.noise_multiplier", self.noise_multiplier, above=0, hint=hint)
 
@@ -65,8 +71,8 @@ class DPPCA:
     def fit(self, inputs: Inputs, noise: Noise) -> Projection:
         """The projection for training rows (N, *shape); draws noise once, at position 0."""
         rows = inputs.reshape(len(inputs), -1)
-        if rows.shape[1] != self.dimensions:
-            raise _validate.refuse("features.dimensions", self.dimensions, f"{rows.shape[1]}, as in the rows")
+        if rows.shape[1] != self.inputs:
+            raise _validate.refuse("features.inputs", self.inputs, f"{rows.shape[1]}, as in the rows")
         moment = noisy_second_moment(second_moment(rows), self.noise_multiplier, noise)
         _, vectors = np.linalg.eigh(moment)  # eigenvalues ascend
         top = vectors[:, : -self.components - 1 : -1]

@@ -6,6 +6,7 @@ from typing import Any, Protocol, final, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from dpexp import _validate
 from dpexp.accounting import Release
 from dpexp.noise import Noise
 
@@ -27,6 +28,11 @@ class Features(Protocol):
     """The `features` config group. What `fit` computes from private rows is charged beforehand."""
 
     @property
+    def dimensions(self) -> int:
+        """Values per row that come out."""
+        ...
+
+    @property
     def releases(self) -> tuple[Release, ...]:
         """What `fit` releases, with private noise."""
         ...
@@ -45,9 +51,14 @@ class Features(Protocol):
 class NoFeatures:
     """The rows as they are. Takes the keys of the other features, so that it can follow any experiment."""
 
+    inputs: int
     dimensions: int
     components: Any = None
     noise_multiplier: Any = None
+
+    def __post_init__(self) -> None:
+        if self.dimensions != self.inputs:
+            raise _validate.refuse("features.dimensions", self.dimensions, f"features.inputs = {self.inputs}")
 
     @property
     def releases(self) -> tuple[Release, ...]:
@@ -64,5 +75,5 @@ class NoFeatures:
 
     def ignored(self) -> dict[str, Any]:
         """The keys of other features."""
-        set_here = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "dimensions"}
+        set_here = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("inputs", "dimensions")}
         return {name: value for name, value in set_here.items() if value is not None}

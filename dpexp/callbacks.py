@@ -1,0 +1,157 @@
+"""Lightning callbacks: the trajectory of ε and accuracy into a recorder, and the progress bar."""
+
+import time
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import pytorch_lightning as pl
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from dpexp.module import DPModule, Observation
+
+__all__ = ["LotProgress", "Recorder", "Trajectory", "privacy_metrics"]
+
+_COMPANION_STRIDE = 10  # accountants beside the configured one are asked this much less often
+
+
+class Recorder(Protocol):
+    """Takes metrics; `step` is the number of charged lots."""
+
+    def record(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Records several metrics at one step."""
+        ...
+
+
+class Trajectory(pl.Callback):
+    """Records ε, δ, accuracy and timings along training.
+
+    Args:
+        recorder: Where metrics go.
+        every: Record each `every`-th lot, and the last.
+        validation: Prefix for metrics of the validation split: `val` or `nonprivate/val`.
+    """
+
+    def __init__(self, recorder: Recorder, *, every: int, validation: str) -> None:
+        self._recorder, self._every, self._validation = recorder, every, validation
+        self._recorded_privacy_at = 0
+        self._started = (0, time.perf_counter())
+
+    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
+        """Records the trajectory, every so many lots."""
+        assert isinstance(pl_module, DPModule)
+        lots = pl_module.ledger.lots
+        if lots % self._every and lots != pl_module.plan.steps:
+            return
+        self._record_privacy(pl_module)
+        assert pl_module.observation is not None
+        self._recorder.record(lots, nonprivate_metrics(pl_module.observation))
+        self._recorder.record(lots, {"time/step_s": self._seconds_per_step(lots)})
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Records accuracy and loss, with ε at the very same step so that they can be plotted together."""
+        assert isinstance(pl_module, DPModule)
+        assert pl_module.evaluation is not None
+        found = pl_module.evaluation
+        metrics = {f"{self._validation}/accuracy": found.accuracy, f"{self._validation}/loss": found.loss}
+        self._recorder.record(pl_module.ledger.lots, metrics)
+        self._record_privacy(pl_module)
+
+    def _record_privacy(self, module: DPModule) -> None:
+        ledger = module.ledger
+        if ledger.lots == self._recorded_privacy_at:
+            return
+        last = ledger.lots == module.plan.steps
+        with_companions = last or ledger.lots % (self._every * _COMPANION_STRIDE) < self._every
+        self._recorder.record(ledger.lots, privacy_metrics(module, with_companions=with_companions))
+        self._recorded_privacy_at = ledger.lots
+
+    def _seconds_per_step(self, lots: int) -> float:
+        before, then = self._started
+        self._started = (lots, time.perf_counter())
+        return (self._started[1] - then) / max(lots - before, 1)
+
+
+def privacy_metrics(module: DPModule, *, with_companions: bool) -> dict[str, float]:
+    """The ε/δ of what has been charged so far; empty without privacy."""
+    account = module.ledger.account
+    if account is None:
+        return {}
+    metrics = {"privacy/epsilon": float(account.epsilon()), "privacy/delta": account.budget.delta}
+    at_budget = account.delta_at_budget()
+    if at_budget is not None:
+        metrics["privacy/delta_at_budget"] = float(at_budget)
+    for companion in module.ledger.companions if with_companions else []:
+        metrics[f"privacy/epsilon_{companion.accountant.name}"] = float(companion.epsilon())
+    return metrics
+
+
+def nonprivate_metrics(observation: Observation) -> dict[str, float]:
+    """Figures of one lot before the noise. The guarantee does not cover them."""
+    norms, losses = observation.clipped.norms, observation.clipped.losses
+    usable = norms.isfinite().all(dim=0)
+    metrics = {
+        "nonprivate/lot_size": float(len(losses)),
+        "nonprivate/nonfinite_examples": float((~usable).sum()),
+    }
+    if not usable.any():
+        return metrics
+    bounds = torch.tensor([[group.clip_norm] for group in observation.step.groups], device=norms.device)
+    return metrics | {
+        "nonprivate/train_loss": float(losses[usable].mean()),
+        "nonprivate/gradient_norm_median": float(norms[:, usable].norm(dim=0).median()),
+        "nonprivate/clipped_fraction": float((norms[:, usable] > bounds).float().mean()),
+    }
+
+
+class LotProgress(pl.Callback):
+    """A progress bar in lots, with ε so far and the latest accuracy."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._progress: Progress | None = None
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Opens the bar."""
+        assert isinstance(pl_module, DPModule)
+        self._progress = Progress(
+            TextColumn("lots"),
+            BarColumn(bar_width=None),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(elapsed_when_finished=True),
+            TextColumn("{task.fields[figures]}"),
+            console=self._console,
+            refresh_per_second=4,
+        )
+        self._task = self._progress.add_task("", total=pl_module.plan.steps, figures="")
+        self._progress.start()
+
+    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
+        """Advances the bar."""
+        assert isinstance(pl_module, DPModule)
+        lots = pl_module.ledger.lots
+        if self._progress is not None and (lots % 20 == 0 or lots == pl_module.plan.steps):
+            self._progress.update(self._task, completed=lots, figures=_figures(pl_module))
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Closes the bar."""
+        self._close()
+
+    def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: Any) -> None:
+        """Closes the bar."""
+        self._close()
+
+    def _close(self) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+            self._progress = None
+
+
+def _figures(module: DPModule) -> str:
+    parts = []
+    if module.ledger.account is not None:
+        parts.append(f"ε {float(module.ledger.epsilon()):.3f}")
+    if module.evaluation is not None:
+        parts.append(f"accuracy {module.evaluation.accuracy:.2%}")
+    return "  ".join(parts)

@@ -1,0 +1,104 @@
+"""`python -m dpexp`: Hydra composes a configuration, and its objects run a task."""
+
+import functools
+import os
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
+from hydra.utils import get_object, instantiate
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from dpexp._validate import UserError
+from dpexp.cli.errors import explain
+from dpexp.cli.keys import check_group, check_root
+
+__all__ = ["conf_dir", "main"]
+
+_LIGHT = ("task", "data", "features", "privacy", "sampling", "accountant", "schedule", "tracking")
+_HEAVY = ("model", "optimizer", "trainer")  # their constructors need torch: looked at last
+
+
+class Stopped(BaseException):
+    """Ctrl-C or SIGTERM. No `Exception`, so that nothing on the way takes it for a failure of the run."""
+
+    def __init__(self, signal_number: int) -> None:
+        super().__init__(f"Stopped by {signal.Signals(signal_number).name}.")
+        self.signal_number = signal_number
+
+
+def conf_dir() -> Path:
+    """The configuration folder: inside the installed package, or beside it in a checkout."""
+    packaged = Path(__file__).parents[1] / "conf"
+    return packaged if packaged.is_dir() else Path(__file__).parents[2] / "conf"
+
+
+def main() -> NoReturn:
+    """Runs `python -m dpexp`, and turns a user's mistakes into one message."""
+    traceback_wanted = os.environ.get("HYDRA_FULL_ERROR") == "1"
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra re-raises instead of printing and exiting
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _stop)
+    try:
+        _application()
+    except Stopped as stopped:
+        print(f"\n{stopped} The run is closed as KILLED.", file=sys.stderr)
+        sys.exit(128 + stopped.signal_number)
+    except (UserError, HydraException, OmegaConfBaseException) as error:
+        if traceback_wanted:
+            raise
+        print(explain(error, conf_dir()), file=sys.stderr)
+        sys.exit(1)
+    sys.exit(0)
+
+
+def _stop(signal_number: int, frame: FrameType | None) -> NoReturn:
+    raise Stopped(signal_number)
+
+
+@hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="config")
+def _application(config: DictConfig) -> float | None:
+    check_root(config, conf_dir())
+    for group in _LIGHT:
+        check_group(config, group)
+    experiment = _experiment(config)
+    experiment.plan()  # impossible privacy arithmetic is refused before torch is even imported
+    for group in _HEAVY:
+        check_group(config, group)
+    result: float | None = instantiate(config.task).run(experiment)
+    return result
+
+
+def _experiment(config: DictConfig) -> Any:
+    from dpexp.experiment import Experiment
+
+    groups = ("data", "features", "privacy", "sampling", "accountant", "schedule", "tracking")
+    parts = {name: instantiate(config[name], _convert_="all") for name in groups}
+    return Experiment(
+        name=HydraConfig.get().runtime.choices.get("experiment") or "adhoc",
+        model=functools.partial(instantiate, config.model, _convert_="all"),
+        optimizer=lambda parameters: instantiate(config.optimizer, _convert_="all")(params=parameters),
+        trainer=_later(config.trainer),
+        seed=config.seed,
+        physical_batch_size=config.physical_batch_size,
+        config=OmegaConf.to_container(config, resolve=True),
+        **parts,
+    )
+
+
+def _later(node: DictConfig) -> Any:
+    """A partial of the node's target that shows its keywords, and imports it only when called."""
+    keys = OmegaConf.to_container(node, resolve=True)
+    assert isinstance(keys, dict)
+    keywords = {str(key): value for key, value in keys.items() if not str(key).startswith("_")}
+    return functools.partial(_call, keys["_target_"], **keywords)
+
+
+def _call(target: str, **keywords: Any) -> Any:
+    return get_object(target)(**keywords)

@@ -1,0 +1,75 @@
+"""No key is merged silently: every one must be a parameter of the object that its group makes."""
+
+import inspect
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from hydra.utils import get_object
+from omegaconf import DictConfig, OmegaConf
+
+from dpexp import _validate
+
+__all__ = ["check_group", "check_root"]
+
+
+def check_root(config: DictConfig, folder: Path) -> None:
+    """Refuses keys at the top that are neither a group nor a root key of `conf/config.yaml`."""
+    written = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+    groups = [next(iter(entry)) for entry in written.pop("defaults") if isinstance(entry, dict)]
+    _refuse_unknown("", _plain(config, resolve=False), {*groups, *written} - {"hydra"})
+
+
+def check_group(config: DictConfig, group: str) -> None:
+    """Refuses keys of a group that its constructor does not take, and misses those it needs."""
+    _check_node(group, _plain(config[group], resolve=True))
+
+
+def _check_node(path: str, node: Any) -> None:
+    if not isinstance(node, Mapping):
+        return
+    target = node.get("_target_")
+    if target is None and "." not in path:
+        raise _validate.UserError(f"{path}: found no _target_, expected the class or function to make it with.")
+    if target is not None:
+        _check_arguments(path, node, _signature(path, target))
+    for key, value in node.items():
+        _check_node(f"{path}.{key}", value)
+
+
+def _check_arguments(path: str, node: Mapping[str, Any], signature: inspect.Signature) -> None:
+    parameters = signature.parameters.values()
+    if not any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters):
+        _refuse_unknown(f"{path}.", node, set(signature.parameters))
+    needed = {
+        parameter.name
+        for parameter in parameters
+        if parameter.default is parameter.empty
+        and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+    }
+    missing = needed - set(node)
+    if missing and not node.get("_partial_"):
+        names = ", ".join(f"{path}.{name}" for name in sorted(missing))
+        raise _validate.UserError(f"{path}: {node['_target_']} also needs {names}; set it there.")
+
+
+def _refuse_unknown(prefix: str, node: Mapping[str, Any], allowed: set[str]) -> None:
+    for key in node:
+        if key not in allowed and not str(key).startswith("_"):
+            expected = f"no such key; there are {', '.join(sorted(allowed))}"
+            hint = _validate.did_you_mean(str(key), allowed)
+            raise _validate.refuse(f"{prefix}{key}", node[key], expected, hint)
+
+
+def _signature(path: str, target: str) -> inspect.Signature:
+    try:
+        found = get_object(target)
+    except Exception as error:
+        cause = error.__cause__ or error
+        raise _validate.refuse(f"{path}._target_", target, "something that can be imported", str(cause)) from error
+    return inspect.signature(found)
+
+
+def _plain(config: Any, *, resolve: bool) -> Any:
+    return OmegaConf.to_container(config, resolve=resolve) if OmegaConf.is_config(config) else config

@@ -1,0 +1,137 @@
+"""`DPModule`: Algorithm 1 as a Lightning module with manual optimization. Orchestration only."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import pytorch_lightning as pl
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from dpexp.datamodule import Lot
+from dpexp.gradients import ClippedSum, grouped_clipped_sum
+from dpexp.ledger import Ledger
+from dpexp.noise import Noise
+from dpexp.plan import PrivacyPlan, StepPlan
+from dpexp.sanitizer import Sanitizer
+from dpexp.schedules import AbstractSchedule
+
+__all__ = ["DPModule", "Evaluation", "Observation", "classification_loss"]
+
+OptimizerFactory = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What the last lot looked like *before* the noise: never private, never released as such."""
+
+    clipped: ClippedSum
+    step: StepPlan
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Accuracy and mean loss on a whole split."""
+
+    accuracy: float
+    loss: float
+
+
+def classification_loss(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Cross entropy of each example, shape (B,)."""
+    return cross_entropy(outputs, targets, reduction="none")
+
+
+class DPModule(pl.LightningModule):
+    """Trains a model by a plan.
+
+    Args:
+        model: Any `nn.Module` that treats the examples of a batch independently.
+        plan: What each step does.
+        ledger: Charged inside every step.
+        noise: Where the sanitizer's noise comes from.
+        optimizer: Makes the optimizer from the parameters.
+        learning_rate: η over the lots.
+        physical_batch_size: How many examples at once; None for the whole lot.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: nn.Module,
+        plan: PrivacyPlan,
+        ledger: Ledger,
+        noise: Noise,
+        optimizer: OptimizerFactory,
+        learning_rate: AbstractSchedule,
+        physical_batch_size: int | None,
+    ) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+        self.model, self.plan, self.ledger = model, plan, ledger
+        self.sanitizer = Sanitizer(plan.assign(trainable_names(model)), noise)
+        self.observation: Observation | None = None
+        self.evaluation: Evaluation | None = None
+        self._optimizer_factory = optimizer
+        self._learning_rate = learning_rate
+        self._physical_batch_size = physical_batch_size
+        self._correct, self._loss, self._count = 0, 0.0, 0
+
+    def training_step(self, lot: Lot, batch_idx: int) -> None:
+        """One lot of Algorithm 1 (Abadi et al., 2016, arXiv 1607.00133v2)."""
+        step = self.plan.step(lot.index)
+        # Charge the lot's privacy cost, before anything of it is released.
+        self.ledger.reserve(step)
+        # Compute the per-example gradients, clip each to C, and sum.
+        clipped = grouped_clipped_sum(
+            self.model,
+            classification_loss,
+            lot.inputs,
+            lot.targets,
+            self.sanitizer.clips(step, lot.members),
+            self._physical_batch_size,
+        )
+        # Add noise of std σC to the sum, and divide by the expected lot size L.
+        gradients = self.sanitizer.release(clipped.sums, step)
+        # Descend: θ ← θ - η g̃.
+        self._descend(gradients, self._learning_rate.at(step.index, self.plan.lots_per_epoch))
+        self.observation = Observation(clipped, step)
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        """The optimizer, over the trainable parameters."""
+        return self._optimizer_factory(p for p in self.model.parameters() if p.requires_grad)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """The model's outputs."""
+        outputs: Tensor = self.model(inputs)
+        return outputs
+
+    def validation_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
+        """Adds one batch to the evaluation."""
+        inputs, targets = batch
+        outputs = self.model(inputs)
+        self._correct += int((outputs.argmax(dim=1) == targets).sum())
+        self._loss += float(classification_loss(outputs, targets).sum())
+        self._count += len(targets)
+
+    def on_validation_epoch_end(self) -> None:
+        """Closes the evaluation of a split."""
+        self.evaluation = Evaluation(self._correct / self._count, self._loss / self._count)
+        self._correct, self._loss, self._count = 0, 0.0, 0
+
+    test_step = validation_step
+    on_test_epoch_end = on_validation_epoch_end
+
+    def _descend(self, gradients: Mapping[str, Tensor], learning_rate: float) -> None:
+        for name, gradient in gradients.items():
+            self.model.get_parameter(name).grad = gradient
+        optimizer = self.optimizers()
+        assert isinstance(optimizer, pl.core.optimizer.LightningOptimizer)
+        for parameters in optimizer.param_groups:
+            parameters["lr"] = learning_rate
+        optimizer.step()
+
+
+def trainable_names(model: nn.Module) -> list[str]:
+    """Names of the parameters that train, in the model's order."""
+    return [name for name, parameter in model.named_parameters() if parameter.requires_grad]

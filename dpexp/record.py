@@ -1,0 +1,101 @@
+"""What a run leaves in MLflow besides its trajectory: params, plan, statement, data set, model, finals."""
+
+import dataclasses
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import torch
+import yaml
+
+from dpexp.accounting import Kind
+from dpexp.datamodule import LotDataModule
+from dpexp.experiment import Experiment, Result
+from dpexp.module import DPModule
+from dpexp.plan import PrivacyPlan
+from dpexp.statement import statement
+from dpexp.tracking import Run, flatten
+
+__all__ = ["record_end", "record_start", "split_prefix"]
+
+
+def record_start(run: Run, experiment: Experiment, plan: PrivacyPlan, datamodule: LotDataModule) -> None:
+    """Params, tags, configuration, plan and data set, before anything is released."""
+    run.log_params(flatten(experiment.config) | _solved(plan))
+    run.set_tags(_tags(experiment, plan))
+    run.log_text(yaml.safe_dump(dict(experiment.config), sort_keys=False, allow_unicode=True), "config.yaml")
+    run.log_text(json.dumps(dataclasses.asdict(plan), indent=2, default=str), "plan.json")
+    run.log_dataset(
+        name=experiment.data.name,
+        digest=datamodule.digest(experiment.tracking.dataset_key()),
+        num_examples=plan.num_examples,
+        relation="none" if plan.guarantee is None else str(plan.guarantee.relation),
+    )
+
+
+def record_end(run: Run, experiment: Experiment, module: DPModule, datamodule: LotDataModule) -> Result:
+    """Final metrics, the statement and the model; returns the result."""
+    plan, evaluation, steps = module.plan, module.evaluation, module.ledger.lots
+    assert evaluation is not None
+    public = experiment.data.test_privacy == "public"
+    prefix = split_prefix(experiment.data.test_privacy)
+    run.record(steps, {f"{prefix}test/accuracy": evaluation.accuracy, f"{prefix}test/loss": evaluation.loss})
+    run.record(steps, {f"{prefix}final/accuracy": evaluation.accuracy, "final/steps": steps})
+    epsilon = None if plan.guarantee is None else float(module.ledger.epsilon())
+    delta = None if plan.guarantee is None else plan.guarantee.budget.delta
+    if epsilon is not None and delta is not None:
+        run.record(steps, {"final/epsilon": epsilon, "final/delta": delta})
+    words = statement(experiment, plan, module.ledger)
+    run.log_text(words, "privacy_statement.txt")
+    _log_model(run, module, datamodule)
+    return Result(
+        accuracy=evaluation.accuracy if public else None,
+        epsilon=epsilon,
+        delta=delta,
+        steps=steps,
+        run_id=run.run_id,
+        experiment_id=run.experiment_id,
+        tracking_uri=experiment.tracking.resolved_uri,
+        statement=words,
+    )
+
+
+def split_prefix(privacy: str) -> str:
+    """`nonprivate/` for metrics of a split that is not declared public."""
+    return "" if privacy == "public" else "nonprivate/"
+
+
+def _solved(plan: PrivacyPlan) -> dict[str, Any]:
+    sigmas = {group.noise_multiplier.in_words for group in plan.groups}
+    solved = {
+        "plan.steps": plan.steps,
+        "plan.sampling_probability": ", ".join(f"{lot.sampling_probability!r}" for lot in plan.step(0).lots),
+    }
+    return solved if plan.guarantee is None else solved | {"plan.noise_multiplier": ", ".join(sorted(sigmas))}
+
+
+def _tags(experiment: Experiment, plan: PrivacyPlan) -> dict[str, str]:
+    tags = {
+        "dpexp.kind": "train",
+        "dpexp.private": str(plan.guarantee is not None).lower(),
+        "dpexp.experiment": experiment.name,
+        "mlflow.source.name": "dpexp",
+    }
+    if plan.guarantee is not None:
+        tags["dpexp.epsilon_kind"] = str(Kind.CERTIFIED)
+        tags["dpexp.accountant"] = plan.guarantee.accountant.name
+    if plan.deterministic:
+        tags["dpexp.deterministic"] = "true"
+    return tags
+
+
+def _log_model(run: Run, module: DPModule, datamodule: LotDataModule) -> None:
+    weights = {name: tensor.cpu() for name, tensor in module.model.state_dict().items()}
+    directions = getattr(datamodule.fitted, "directions", None)
+    projection = None if directions is None else torch.from_numpy(np.asarray(directions))
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "model.pt"
+        torch.save({"model": weights, "projection": projection}, path)
+        run.log_artifact(path)

@@ -1,0 +1,223 @@
+"""MLflow: one run per job, metrics in batches, a status that is true."""
+
+import contextlib
+import logging
+import os
+import secrets
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+from filelock import FileLock
+
+from dpexp import _validate
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Metric
+
+__all__ = ["MLflowTracking", "Run", "flatten"]
+
+_log = logging.getLogger(__name__)
+_BATCH = 1000  # the REST interface takes no more metrics at once
+_PARAMS = 100  # nor more params
+_FLUSH_SECONDS = 2.0
+_LONGEST_PARAM = 6000
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class MLflowTracking:
+    """The `tracking` config group.
+
+    Attributes:
+        uri: Tracking URI; None takes MLFLOW_TRACKING_URI, or a SQLite store in the outputs folder.
+        experiment: MLflow experiment; None takes the name of the dpexp experiment.
+        outputs: Folder for everything that is written.
+        every: ε and δ are recorded at each `every`-th lot, and the last.
+    """
+
+    uri: str | None
+    experiment: str | None
+    outputs: str
+    every: int
+
+    def __post_init__(self) -> None:
+        _validate.integer("tracking.every", self.every, at_least=1)
+
+    @property
+    def folder(self) -> Path:
+        """The outputs folder, absolute."""
+        return Path(self.outputs).absolute()
+
+    @property
+    def resolved_uri(self) -> str:
+        """The store that is used."""
+        chosen = self.uri or os.environ.get("MLFLOW_TRACKING_URI")
+        return chosen or f"sqlite:///{self.folder / 'mlflow.db'}"
+
+    @contextlib.contextmanager
+    def run(self, *, name: str, run_name: str) -> Iterator["Run"]:
+        """A run that ends FINISHED, FAILED after an exception, or KILLED after an interrupt."""
+        client = _connect(self.resolved_uri, self.folder)
+        experiment = self.experiment or name
+        experiment_id = _experiment(client, experiment, self.folder)
+        found = client.create_run(experiment_id, run_name=run_name)
+        run = Run(client, found.info.run_id, experiment_id)
+        try:
+            yield run
+        except Exception:
+            run.close("FAILED")
+            raise
+        except BaseException:  # Ctrl-C, SIGTERM, and what Lightning makes of them
+            run.close("KILLED")
+            raise
+        run.close("FINISHED")
+
+    def dataset_key(self) -> bytes:
+        """The local secret under which data set digests are computed; made once, readable by its owner."""
+        path = self.folder / ".dataset_key"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(path.with_suffix(".lock")):
+            if not path.exists():
+                descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+                with os.fdopen(descriptor, "wb") as file:
+                    file.write(secrets.token_bytes(32))
+            return path.read_bytes()
+
+
+@final
+class Run:
+    """One MLflow run, with a buffer for metrics that a thread empties at least every two seconds."""
+
+    def __init__(self, client: "MlflowClient", run_id: str, experiment_id: str) -> None:
+        self.client, self.run_id, self.experiment_id = client, run_id, experiment_id
+        self._buffer: list[Metric] = []
+        self._lock = threading.Lock()
+        self._flushing = threading.Lock()
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._flush_regularly, daemon=True)
+        self._thread.start()
+
+    def record(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Buffers metrics at one step."""
+        from mlflow.entities import Metric
+
+        now = int(time.time() * 1000)
+        with self._lock:
+            self._buffer += [Metric(key, float(value), now, step) for key, value in metrics.items()]
+
+    def log_params(self, params: Mapping[str, Any]) -> None:
+        """Logs params, in batches; values over 6000 characters are cut."""
+        from mlflow.entities import Param
+
+        entries = [Param(key, str(value)[:_LONGEST_PARAM]) for key, value in params.items()]
+        for start in range(0, len(entries), _PARAMS):
+            self.client.log_batch(self.run_id, params=entries[start : start + _PARAMS])
+
+    def log_text(self, text: str, name: str) -> None:
+        """Stores a text artifact."""
+        self.client.log_text(self.run_id, text, name)
+
+    def log_artifact(self, path: Path) -> None:
+        """Stores a file as an artifact."""
+        self.client.log_artifact(self.run_id, str(path))
+
+    def set_tags(self, tags: Mapping[str, str]) -> None:
+        """Sets tags."""
+        for key, value in tags.items():
+            self.client.set_tag(self.run_id, key, value)
+
+    def log_dataset(self, *, name: str, digest: str, num_examples: int, relation: str) -> None:
+        """Names the training data; `digest` must be keyed by a secret."""
+        from mlflow.entities import Dataset, DatasetInput, InputTag
+
+        dataset = Dataset(
+            name=name,
+            digest=digest,
+            source_type="local",
+            source="{}",
+            profile=f'{{"declared_num_examples": {num_examples}}}',
+        )
+        tags = [InputTag("mlflow.data.context", "training"), InputTag("dpexp.relation", relation)]
+        self.client.log_inputs(self.run_id, [DatasetInput(dataset, tags)])
+
+    def close(self, status: str) -> None:
+        """Stores what is buffered and ends the run."""
+        self._closed.set()
+        self._thread.join()
+        try:
+            self._flush()
+        finally:
+            self.client.set_terminated(self.run_id, status)
+
+    def _flush_regularly(self) -> None:
+        while not self._closed.wait(_FLUSH_SECONDS):
+            try:
+                self._flush()
+            except OSError as error:  # MlflowException is no OSError: see _flush
+                _log.warning("MLflow cannot be reached (%s); metrics are kept and sent later.", error)
+
+    def _flush(self) -> None:
+        with self._flushing:
+            while True:
+                with self._lock:
+                    batch = self._buffer[:_BATCH]
+                if not batch:
+                    return
+                _log_batch(self.client, self.run_id, batch)
+                with self._lock:
+                    del self._buffer[: len(batch)]
+
+
+def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested mappings as dotted keys; lists stay values."""
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        path = f"{prefix}{key}"
+        flat |= flatten(value, f"{path}.") if isinstance(value, Mapping) and value else {path: value}
+    return flat
+
+
+def _log_batch(client: "MlflowClient", run_id: str, metrics: list["Metric"]) -> None:
+    from mlflow.exceptions import MlflowException
+
+    try:
+        client.log_batch(run_id, metrics=metrics)
+    except MlflowException as error:
+        raise ConnectionError(str(error)) from error
+
+
+def _connect(uri: str, folder: Path) -> "MlflowClient":
+    """A client of the store; a new SQLite store is made once, under a lock."""
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    from mlflow import MlflowClient
+
+    logging.getLogger("mlflow").setLevel(logging.WARNING)
+    client = MlflowClient(tracking_uri=uri)
+    if not uri.startswith("sqlite:///"):
+        return client
+    database = Path(uri.removeprefix("sqlite:///"))
+    database.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{database}.lock"):  # several processes at once destroy a store that is being made
+        client.search_experiments(max_results=1)
+        connection = sqlite3.connect(database)
+        connection.execute("PRAGMA journal_mode=WAL")  # kept in the file; five times faster
+        connection.close()
+    return client
+
+
+def _experiment(client: "MlflowClient", name: str, folder: Path) -> str:
+    with FileLock(folder / ".mlflow_experiment.lock"):
+        found = client.get_experiment_by_name(name)
+        if found is not None:
+            return str(found.experiment_id)
+        location = None
+        if client.tracking_uri.startswith("sqlite:"):
+            location = (folder / "artifacts" / name).as_uri()
+        return str(client.create_experiment(name, artifact_location=location))

@@ -1,0 +1,82 @@
+"""What Lightning's trainer is told, and what it may not be told."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+
+from dpexp import _validate
+from dpexp.plan import PrivacyPlan
+
+__all__ = ["make_trainer"]
+
+_FROM_THE_PLAN = "the plan sets it: change privacy.steps, privacy.epochs or privacy.epsilon"
+_MANUAL = "it would change the gradient between the sanitizer and the optimizer"
+_REFUSED = {
+    "max_steps": _FROM_THE_PLAN,
+    "max_epochs": _FROM_THE_PLAN,
+    "max_time": "the guarantee is that of the T lots fixed beforehand",
+    "min_steps": _FROM_THE_PLAN,
+    "min_epochs": _FROM_THE_PLAN,
+    "gradient_clip_val": f"{_MANUAL}; set privacy.clip_norm",
+    "gradient_clip_algorithm": f"{_MANUAL}; set privacy.clip_norm",
+    "accumulate_grad_batches": "one Lightning batch is one lot; set physical_batch_size to save memory",
+    "overfit_batches": "lots are drawn by the plan",
+    "limit_train_batches": "lots are drawn by the plan",
+    "fast_dev_run": "it would train fewer lots than the plan charges; set privacy.steps",
+    "use_distributed_sampler": "lots are drawn by the plan",
+    "reload_dataloaders_every_n_epochs": "lots are drawn by the plan",
+    "check_val_every_n_epoch": "evaluations are counted in lots; set trainer.val_check_interval",
+    "logger": "dpexp records to MLflow itself; see the tracking group",
+    "enable_progress_bar": "dpexp shows its own",
+    "enable_checkpointing": "a checkpoint must carry the ledger, which this version does not write yet",
+    "callbacks": "dpexp sets them",
+    "strategy": "lots and noise are drawn by one process",
+    "num_nodes": "lots and noise are drawn by one process",
+    "plugins": "lots and noise are drawn by one process",
+}
+
+
+def make_trainer(
+    factory: Callable[..., pl.Trainer],
+    *,
+    plan: PrivacyPlan,
+    callbacks: Sequence[pl.Callback],
+    folder: Path,
+) -> pl.Trainer:
+    """The trainer that takes exactly the plan's steps.
+
+    Raises:
+        UserError: A key of the `trainer` group would make the run differ from its plan.
+    """
+    check_trainer_keys(getattr(factory, "keywords", {}))
+    logging.getLogger("pytorch_lightning.utilities.rank_zero").setLevel(logging.WARNING)
+    return factory(
+        max_steps=plan.steps,
+        max_epochs=-1,
+        check_val_every_n_epoch=None,
+        use_distributed_sampler=False,
+        num_sanity_val_steps=0,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        default_root_dir=folder,
+        callbacks=list(callbacks),
+    )
+
+
+def check_trainer_keys(keys: Mapping[str, Any]) -> None:
+    """Refuses what would break the promise that one batch is one lot and T is the plan's."""
+    for key, value in keys.items():
+        if key in _REFUSED:
+            raise _validate.refuse(f"trainer.{key}", value, "this key to be absent", f"Reason: {_REFUSED[key]}.")
+    if str(keys.get("precision", "32-true")) not in ("32-true", "32"):
+        raise _validate.refuse("trainer.precision", keys["precision"], "32-true")
+    if keys.get("devices", 1) not in (1, "1"):
+        raise _validate.refuse(
+            "trainer.devices", keys["devices"], "1", "Lots and noise are drawn by one process."
+        )
+    _validate.integer("trainer.val_check_interval", keys.get("val_check_interval", 1), at_least=1)

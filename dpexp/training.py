@@ -1,0 +1,109 @@
+"""The training task: data, features, lots, Algorithm 1, evaluation and record, in this order."""
+
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from dpexp.callbacks import LotProgress, Trajectory
+from dpexp.console import plan_table, result_panel
+from dpexp.datamodule import LotDataModule
+from dpexp.experiment import Experiment, Result
+from dpexp.gradients import check_model
+from dpexp.ledger import Ledger
+from dpexp.module import DPModule, classification_loss
+from dpexp.noise import GaussianNoise, NoNoise, Noise
+from dpexp.plan import PrivacyPlan
+from dpexp.record import record_end, record_start, split_prefix
+from dpexp.streams import Stream
+from dpexp.trainer import make_trainer
+
+__all__ = ["train"]
+
+_CHECKED_ROWS = 5  # random rows of the behavioural check
+
+
+def train(experiment: Experiment, plan: PrivacyPlan) -> Result:
+    """Runs one experiment by its plan, to the recorded result.
+
+    Raises:
+        UserError: The configuration is impossible, the data cannot be had, or the model mixes examples.
+    """
+    console = Console(stderr=False)
+    console.print(plan_table(experiment.name, plan, _ignored(experiment)))
+    ledger = Ledger(plan.guarantee)
+    stream = Stream.keyed_by(experiment.seed) if plan.deterministic else Stream.secret()
+    datamodule = LotDataModule(
+        plan=plan,
+        data=experiment.data,
+        features=experiment.features,
+        ledger=ledger,
+        lots=stream.child("lots"),
+        noise=_noise(plan, stream.child("features")),
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(experiment.seed)
+        module = _module(experiment, plan, ledger, _noise(plan, stream.child("noise")))
+        datamodule.prepare_data()
+        _check(module, experiment)
+        datamodule.prepare_data()
+        with experiment.tracking.run(name=experiment.name, run_name=_run_name(experiment, plan)) as run:
+            record_start(run, experiment, plan, datamodule)
+            datamodule.setup("fit")
+            validation = f"{split_prefix(experiment.data.validation_privacy)}val"
+            trajectory = Trajectory(run, every=experiment.tracking.every, validation=validation)
+            trainer = make_trainer(
+                experiment.trainer,
+                plan=plan,
+                callbacks=[trajectory, LotProgress(console)],
+                folder=experiment.tracking.folder,
+            )
+            trainer.fit(module, datamodule=datamodule)
+            _check_counts(plan, ledger, datamodule.lots_drawn, trainer.global_step)
+            trainer.test(module, datamodule=datamodule, verbose=False)
+            result = record_end(run, experiment, module, datamodule)
+    console.print(result_panel(result))
+    return result
+
+
+def _run_name(experiment: Experiment, plan: PrivacyPlan) -> str:
+    """Told apart by what is usually varied; MLflow's own random names repeat under a fixed seed."""
+    if plan.guarantee is None:
+        return f"{experiment.name} no privacy, seed {experiment.seed}"
+    sigma = ", ".join(dict.fromkeys(group.noise_multiplier.in_words for group in plan.groups))
+    return f"{experiment.name} σ={sigma} T={plan.steps} seed={experiment.seed}"
+
+
+def _module(experiment: Experiment, plan: PrivacyPlan, ledger: Ledger, noise: Noise) -> DPModule:
+    return DPModule(
+        model=experiment.model(),
+        plan=plan,
+        ledger=ledger,
+        noise=noise,
+        optimizer=experiment.optimizer,
+        learning_rate=experiment.schedule,
+        physical_batch_size=experiment.physical_batch_size,
+    )
+
+
+def _noise(plan: PrivacyPlan, stream: Stream) -> Noise:
+    return NoNoise() if plan.guarantee is None else GaussianNoise(stream)
+
+
+def _ignored(experiment: Experiment) -> dict[str, Any]:
+    privacy = {f"privacy.{key}": value for key, value in experiment.privacy.ignored().items()}
+    return privacy | {f"features.{key}": value for key, value in experiment.features.ignored().items()}
+
+
+def _check(module: DPModule, experiment: Experiment) -> None:
+    """The behavioural check, on random rows of the declared shape."""
+    inputs = torch.rand(_CHECKED_ROWS, experiment.features.dimensions)
+    targets = torch.randint(experiment.data.num_classes, (_CHECKED_ROWS,))
+    clips = module.sanitizer.clips(module.plan.step(0), {})
+    check_model(module.model, classification_loss, inputs, targets, clips)
+
+
+def _check_counts(plan: PrivacyPlan, ledger: Ledger, drawn: int, stepped: int) -> None:
+    counts = {"planned": plan.steps, "drawn": drawn, "charged": ledger.lots, "stepped": stepped}
+    if len(set(counts.values())) != 1:
+        raise RuntimeError(f"Lots planned, drawn, charged and stepped must be equal, found {counts}.")
