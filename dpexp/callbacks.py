@@ -58,6 +58,11 @@ class Trajectory(pl.Callback):
         self._recorder.record(pl_module.ledger.lots, metrics)
         self._record_privacy(pl_module)
 
+    def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: Any) -> None:
+        """Records what an interrupted run has spent."""
+        assert isinstance(pl_module, DPModule)
+        self._record_privacy(pl_module)
+
     def _record_privacy(self, module: DPModule) -> None:
         ledger = module.ledger
         if ledger.lots == self._recorded_privacy_at:

@@ -8,13 +8,12 @@ from rich.console import Console
 from rich.panel import Panel
 from rich.table import Table
 
-from dpexp.accounting import PrivacyBound
+from dpexp.accounting import Gaussian, PrivacyBound, Release
 from dpexp.accounting.budget import total
 from dpexp.experiment import Result
 from dpexp.plan import Group, Guarantee, PrivacyPlan
-from dpexp.privacy import charged
 
-__all__ = ["plan_table", "result_panel", "shown_up"]
+__all__ = ["plan_table", "show_result", "shown_up"]
 
 
 def plan_table(name: str, plan: PrivacyPlan, ignored: Mapping[str, Any]) -> Table:
@@ -31,19 +30,19 @@ def plan_table(name: str, plan: PrivacyPlan, ignored: Mapping[str, Any]) -> Tabl
     return table
 
 
-def result_panel(result: Result) -> Panel:
-    """The result of a run, the guarantee, and how to look at it."""
+def show_result(console: Console, result: Result) -> None:
+    """Prints the result of a run, the guarantee, and how to look at it."""
     accuracy = "not shown: the test split is private" if result.accuracy is None else f"{result.accuracy:.2%}"
     lines = [f"[bold]test accuracy[/] {accuracy} after {result.steps:,} lots"]
     if result.epsilon is not None:
         lines.append(f"[bold]privacy[/] ε = {shown_up(result.epsilon)} at δ = {result.delta:g}")
-    lines += ["", result.statement.strip(), "", "[bold]Look at it[/] (then open the link)"]
-    lines.append(f"mlflow ui --backend-store-uri {result.tracking_uri} --host 127.0.0.1 --workers 1")
-    lines.append(
-        f"http://127.0.0.1:5000/#/experiments/{result.experiment_id}/runs/{result.run_id}"
-        "?workflowType=machine_learning"
+    console.print(
+        Panel("\n".join([*lines, "", result.statement.strip()]), title="Result", title_align="left")
     )
-    return Panel("\n".join(lines), title="Result", title_align="left")
+    # Outside the panel and unwrapped, so that both can be copied.
+    console.print(f"mlflow ui --backend-store-uri {result.tracking_uri} --workers 1", soft_wrap=True)
+    path = f"experiments/{result.experiment_id}/runs/{result.run_id}?workflowType=machine_learning"
+    console.print(f"http://127.0.0.1:5000/#/{path}", soft_wrap=True)
 
 
 def shown_up(value: float, digits: int = 4) -> str:
@@ -83,15 +82,21 @@ def _guarantee_rows(plan: PrivacyPlan) -> list[tuple[str, str]]:
     guarantee = plan.guarantee
     if guarantee is None:
         return [("privacy", "none: nothing is claimed about the training data")]
-    rows = [("one-time release", f"{release.name}: {release.event}") for release in guarantee.releases]
+    rows = [("one-time release", _release_in_words(release)) for release in guarantee.releases]
     for accountant in (guarantee.accountant, *guarantee.companions):
-        account = charged(guarantee, accountant)
+        account = guarantee.charged_account(accountant)
         share = float(account.epsilon())
         bound = total(account, list(plan.phases(plan.steps)))
         label = "ε at the end" if accountant is guarantee.accountant else "beside it"
         rows.append((label, _bound_in_words(bound, share, guarantee)))
     rows.append(("protected", f"one row of the training data, under {guarantee.relation.in_words}"))
     return rows
+
+
+def _release_in_words(release: Release) -> str:
+    event = release.event
+    noise = f"σ = {event.noise_multiplier:g}" if isinstance(event, Gaussian) else str(event)
+    return f"{release.name}, {noise}, from all training rows"
 
 
 def _bound_in_words(bound: PrivacyBound, share: float, guarantee: Guarantee) -> str:

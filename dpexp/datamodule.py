@@ -78,9 +78,9 @@ class _Batches:
         return -(-len(self._targets) // _EVALUATION_BATCH)
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        yield from zip(
-            self._inputs.split(_EVALUATION_BATCH), self._targets.split(_EVALUATION_BATCH), strict=True
-        )
+        for start in range(0, len(self._targets), _EVALUATION_BATCH):
+            rows = slice(start, start + _EVALUATION_BATCH)
+            yield self._inputs[rows], self._targets[rows]
 
 
 class LotDataModule(pl.LightningDataModule):

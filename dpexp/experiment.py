@@ -10,7 +10,7 @@ from dpexp.data import Dataset
 from dpexp.features import Features
 from dpexp.lots import PoissonSampling
 from dpexp.plan import PrivacyPlan
-from dpexp.privacy import AbstractPrivacy
+from dpexp.privacy import Privacy
 from dpexp.schedules import AbstractSchedule
 from dpexp.tracking import MLflowTracking
 
@@ -72,7 +72,7 @@ class Experiment:
     name: str
     data: Dataset
     features: Features
-    privacy: AbstractPrivacy
+    privacy: Privacy
     sampling: PoissonSampling
     accountant: AnyAccountant
     model: "Callable[[], nn.Module]"
@@ -97,10 +97,3 @@ class Experiment:
             accountant=self.accountant,
             releases=self.features.releases,
         )
-
-    def train(self) -> Result:
-        """Trains, evaluates and records one run."""
-        plan = self.plan()
-        from dpexp.training import train
-
-        return train(self, plan)

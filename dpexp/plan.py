@@ -28,6 +28,7 @@ from dpexp.schedules import AbstractSchedule
 
 __all__ = [
     "COMMON_LOT",
+    "LONGEST_SCHEDULE",
     "Group",
     "GroupStep",
     "Guarantee",
@@ -37,6 +38,7 @@ __all__ = [
 ]
 
 COMMON_LOT = "common"
+LONGEST_SCHEDULE = 100_000  # lots; a schedule that moves for longer needs a T to be priced
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +120,13 @@ class Guarantee:
         """An account under which nothing has been charged yet."""
         return Account(accountant, self.relation, self.budget)
 
+    def charged_account(self, accountant: AnyAccountant) -> Account:
+        """An account that has already paid for the releases before the first lot."""
+        account = self.open_account(accountant)
+        for release in self.releases:
+            account.charge(release.event)
+        return account
+
 
 @final
 @dataclass(frozen=True, kw_only=True)
@@ -151,8 +160,8 @@ class PrivacyPlan:
 
     @property
     def settles(self) -> bool:
-        """Whether all schedules are constant, or become so within 200,000 lots."""
-        return self._changes_after(200_000) == math.inf
+        """Whether all schedules are constant, or become so within `LONGEST_SCHEDULE` lots."""
+        return self._changes_after(LONGEST_SCHEDULE) == math.inf
 
     def step(self, index: int) -> StepPlan:
         """What happens at step t = `index` >= 0."""

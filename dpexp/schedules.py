@@ -78,7 +78,9 @@ class Linear(AbstractSchedule):
     def at(self, lot: int, lots_per_epoch: float) -> float:
         """Start + (end - start)·t/over, and `end` from `over` on."""
         progress = min(lot / _in_lots(self.over, self.unit, lots_per_epoch), 1.0)
-        return (1 - progress) * self.start + progress * self.end
+        value = self.start + progress * (self.end - self.start)
+        low, high = sorted((self.start, self.end))
+        return min(max(value, low), high)
 
     def changes_after(self, lot: int, lots_per_epoch: float) -> float:
         """The next lot, until the end is reached."""

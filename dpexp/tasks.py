@@ -15,4 +15,6 @@ class Train:
 
     def run(self, experiment: Experiment) -> float | None:
         """Trains; returns the final accuracy, or None where the test split is private."""
-        return experiment.train().accuracy
+        from dpexp.training import train  # imports torch and Lightning
+
+        return train(experiment).accuracy

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Metric
 
-__all__ = ["MLflowTracking", "Run", "flatten"]
+__all__ = ["MLflowTracking", "Run", "connect", "flatten"]
 
 _log = logging.getLogger(__name__)
 _BATCH = 1000  # the REST interface takes no more metrics at once
@@ -63,7 +63,7 @@ class MLflowTracking:
     @contextlib.contextmanager
     def run(self, *, name: str, run_name: str) -> Iterator["Run"]:
         """A run that ends FINISHED, FAILED after an exception, or KILLED after an interrupt."""
-        client = _connect(self.resolved_uri, self.folder)
+        client = connect(self.resolved_uri, self.folder)
         experiment = self.experiment or name
         experiment_id = _experiment(client, experiment, self.folder)
         found = client.create_run(experiment_id, run_name=run_name)
@@ -192,7 +192,7 @@ def _log_batch(client: "MlflowClient", run_id: str, metrics: list["Metric"]) -> 
         raise ConnectionError(str(error)) from error
 
 
-def _connect(uri: str, folder: Path) -> "MlflowClient":
+def connect(uri: str, folder: Path) -> "MlflowClient":
     """A client of the store; a new SQLite store is made once, under a lock."""
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     logging.getLogger("alembic").setLevel(logging.WARNING)

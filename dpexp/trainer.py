@@ -1,16 +1,18 @@
 """What Lightning's trainer is told, and what it may not be told."""
 
 import logging
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
+from lightning_fabric.utilities.exceptions import MisconfigurationException
 
 from dpexp import _validate
 from dpexp.plan import PrivacyPlan
 
-__all__ = ["make_trainer"]
+__all__ = ["fit", "make_trainer"]
 
 _FROM_THE_PLAN = "the plan sets it: change privacy.steps, privacy.epochs or privacy.epsilon"
 _MANUAL = "it would change the gradient between the sanitizer and the optimizer"
@@ -53,6 +55,16 @@ def make_trainer(
     """
     check_trainer_keys(getattr(factory, "keywords", {}))
     logging.getLogger("pytorch_lightning.utilities.rank_zero").setLevel(logging.WARNING)
+    try:
+        return _make(factory, plan, callbacks, folder)
+    except MisconfigurationException as error:
+        keys = getattr(factory, "keywords", {})
+        raise _validate.UserError(f"trainer: {error} Found {keys}; set trainer=auto, cpu or gpu.") from error
+
+
+def _make(
+    factory: Callable[..., pl.Trainer], plan: PrivacyPlan, callbacks: Sequence[pl.Callback], folder: Path
+) -> pl.Trainer:
     return factory(
         max_steps=plan.steps,
         max_epochs=-1,
@@ -72,7 +84,9 @@ def check_trainer_keys(keys: Mapping[str, Any]) -> None:
     """Refuses what would break the promise that one batch is one lot and T is the plan's."""
     for key, value in keys.items():
         if key in _REFUSED:
-            raise _validate.refuse(f"trainer.{key}", value, "this key to be absent", f"Reason: {_REFUSED[key]}.")
+            raise _validate.refuse(
+                f"trainer.{key}", value, "this key to be absent", f"Reason: {_REFUSED[key]}."
+            )
     if str(keys.get("precision", "32-true")) not in ("32-true", "32"):
         raise _validate.refuse("trainer.precision", keys["precision"], "32-true")
     if keys.get("devices", 1) not in (1, "1"):
@@ -80,3 +94,10 @@ def check_trainer_keys(keys: Mapping[str, Any]) -> None:
             "trainer.devices", keys["devices"], "1", "Lots and noise are drawn by one process."
         )
     _validate.integer("trainer.val_check_interval", keys.get("val_check_interval", 1), at_least=1)
+
+
+def fit(trainer: pl.Trainer, module: pl.LightningModule, datamodule: pl.LightningDataModule) -> None:
+    """Trains, without the one deprecation warning of torch that Lightning 2.6 causes at every fit."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r".*isinstance\(treespec, LeafSpec\).*", FutureWarning)
+        trainer.fit(module, datamodule=datamodule)

@@ -6,63 +6,53 @@ import torch
 from rich.console import Console
 
 from dpexp.callbacks import LotProgress, Trajectory
-from dpexp.console import plan_table, result_panel
+from dpexp.console import plan_table, show_result
 from dpexp.datamodule import LotDataModule
 from dpexp.experiment import Experiment, Result
 from dpexp.gradients import check_model
 from dpexp.ledger import Ledger
 from dpexp.module import DPModule, classification_loss
-from dpexp.noise import GaussianNoise, NoNoise, Noise
+from dpexp.noise import GaussianNoise, Noise, NoNoise
 from dpexp.plan import PrivacyPlan
 from dpexp.record import record_end, record_start, split_prefix
 from dpexp.streams import Stream
-from dpexp.trainer import make_trainer
+from dpexp.tracking import Run
+from dpexp.trainer import fit, make_trainer
 
 __all__ = ["train"]
 
 _CHECKED_ROWS = 5  # random rows of the behavioural check
 
 
-def train(experiment: Experiment, plan: PrivacyPlan) -> Result:
+def train(experiment: Experiment) -> Result:
     """Runs one experiment by its plan, to the recorded result.
 
     Raises:
         UserError: The configuration is impossible, the data cannot be had, or the model mixes examples.
     """
-    console = Console(stderr=False)
-    console.print(plan_table(experiment.name, plan, _ignored(experiment)))
+    console = Console()
+    plan = experiment.plan()
     ledger = Ledger(plan.guarantee)
     stream = Stream.keyed_by(experiment.seed) if plan.deterministic else Stream.secret()
-    datamodule = LotDataModule(
-        plan=plan,
-        data=experiment.data,
-        features=experiment.features,
-        ledger=ledger,
-        lots=stream.child("lots"),
-        noise=_noise(plan, stream.child("features")),
-    )
     with torch.random.fork_rng():
         torch.manual_seed(experiment.seed)
         module = _module(experiment, plan, ledger, _noise(plan, stream.child("noise")))
-        datamodule.prepare_data()
         _check(module, experiment)
+        trainer = make_trainer(
+            experiment.trainer, plan=plan, callbacks=[LotProgress(console)], folder=experiment.tracking.folder
+        )
+        datamodule = _datamodule(experiment, plan, ledger, stream)
+        console.print(plan_table(experiment.name, plan, _ignored(experiment)))
         datamodule.prepare_data()
         with experiment.tracking.run(name=experiment.name, run_name=_run_name(experiment, plan)) as run:
+            trainer.callbacks.append(_trajectory(run, experiment))  # type: ignore[attr-defined]
             record_start(run, experiment, plan, datamodule)
             datamodule.setup("fit")
-            validation = f"{split_prefix(experiment.data.validation_privacy)}val"
-            trajectory = Trajectory(run, every=experiment.tracking.every, validation=validation)
-            trainer = make_trainer(
-                experiment.trainer,
-                plan=plan,
-                callbacks=[trajectory, LotProgress(console)],
-                folder=experiment.tracking.folder,
-            )
-            trainer.fit(module, datamodule=datamodule)
+            fit(trainer, module, datamodule)
             _check_counts(plan, ledger, datamodule.lots_drawn, trainer.global_step)
             trainer.test(module, datamodule=datamodule, verbose=False)
             result = record_end(run, experiment, module, datamodule)
-    console.print(result_panel(result))
+    show_result(console, result)
     return result
 
 
@@ -84,6 +74,22 @@ def _module(experiment: Experiment, plan: PrivacyPlan, ledger: Ledger, noise: No
         learning_rate=experiment.schedule,
         physical_batch_size=experiment.physical_batch_size,
     )
+
+
+def _datamodule(experiment: Experiment, plan: PrivacyPlan, ledger: Ledger, stream: Stream) -> LotDataModule:
+    return LotDataModule(
+        plan=plan,
+        data=experiment.data,
+        features=experiment.features,
+        ledger=ledger,
+        lots=stream.child("lots"),
+        noise=_noise(plan, stream.child("features")),
+    )
+
+
+def _trajectory(run: Run, experiment: Experiment) -> Trajectory:
+    validation = f"{split_prefix(experiment.data.validation_privacy)}val"
+    return Trajectory(run, every=experiment.tracking.every, validation=validation)
 
 
 def _noise(plan: PrivacyPlan, stream: Stream) -> Noise:

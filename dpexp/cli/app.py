@@ -59,6 +59,8 @@ def main() -> NoReturn:
 
 
 def _stop(signal_number: int, frame: FrameType | None) -> NoReturn:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # once is enough: closing the run must not be interrupted
     raise Stopped(signal_number)
 
 
@@ -87,17 +89,22 @@ def _experiment(config: DictConfig) -> Any:
         trainer=_later(config.trainer),
         seed=config.seed,
         physical_batch_size=config.physical_batch_size,
-        config=OmegaConf.to_container(config, resolve=True),
+        config=_plain(config),
         **parts,
     )
 
 
 def _later(node: DictConfig) -> Any:
     """A partial of the node's target that shows its keywords, and imports it only when called."""
-    keys = OmegaConf.to_container(node, resolve=True)
-    assert isinstance(keys, dict)
-    keywords = {str(key): value for key, value in keys.items() if not str(key).startswith("_")}
+    keys = _plain(node)
+    keywords = {key: value for key, value in keys.items() if not key.startswith("_")}
     return functools.partial(_call, keys["_target_"], **keywords)
+
+
+def _plain(node: DictConfig) -> dict[str, Any]:
+    plain = OmegaConf.to_container(node, resolve=True)
+    assert isinstance(plain, dict)
+    return {str(key): value for key, value in plain.items()}
 
 
 def _call(target: str, **keywords: Any) -> Any:

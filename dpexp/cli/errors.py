@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from dpexp._validate import UserError, did_you_mean
+from dpexp._validate import UserError, did_you_mean, refuse
 
 __all__ = ["explain"]
 
@@ -25,8 +25,7 @@ def explain(error: BaseException, folder: Path) -> str:
         if isinstance(cause, UserError):
             return f"dpexp: {cause}\n{_FOOTER}"
     text = "\n".join(line for line in str(error).splitlines() if line.strip())
-    hint = _hint(text, folder)
-    return "\n".join(part for part in (f"dpexp: {text}", hint, _FOOTER) if part)
+    return f"dpexp: {_translated(text, folder)}\n{_FOOTER}"
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
@@ -36,24 +35,40 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         current = current.__cause__ or current.__context__
 
 
-def _hint(text: str, folder: Path) -> str:
+def _translated(text: str, folder: Path) -> str:
+    """Hydra's wording of the two commonest mistakes in dpexp's style; its own words for the rest."""
     if override := re.search(r"Could not override '([\w.@/]+)'", text):
-        return _meant_key(override[1], folder)
+        value = re.search(rf"\+{re.escape(override[1])}=(.*)", text)
+        return _unknown_key(override[1], value[1] if value else "", folder)
     if option := re.search(r"Could not (?:find|load) '([\w./-]+)'", text):
         group, _, name = option[1].rpartition("/")
-        return did_you_mean(name, _options(group, folder))
-    return ""
+        return str(
+            refuse(group, name, f"one of {_listed(_options(group, folder))}", _meant(name, group, folder))
+        )
+    return text
 
 
-def _meant_key(path: str, folder: Path) -> str:
+def _unknown_key(path: str, value: str, folder: Path) -> str:
     group, _, rest = path.partition(".")
+    if group == "experiment":
+        return f"experiment={value}: expected +experiment={value}, since it is added to the defaults."
     if not rest:
-        return did_you_mean(group, [*_groups(folder), *_keys(folder / "config.yaml")])
-    keys = {key for file in sorted((folder / group).glob("*.yaml")) for key in _keys(file)}
+        allowed = [*_groups(folder), *_keys(folder / "config.yaml")]
+        return str(refuse(group, value, f"a group or key: {_listed(allowed)}", did_you_mean(group, allowed)))
+    keys = sorted({key for file in sorted((folder / group).glob("*.yaml")) for key in _keys(file)})
     if not keys:
-        return did_you_mean(group, _groups(folder))
-    hint = did_you_mean(rest, keys)
-    return hint.replace("mean ", f"mean {group}.") if hint else f"Keys of {group}: {', '.join(sorted(keys))}."
+        return str(
+            refuse(path, value, f"a group: {_listed(_groups(folder))}", did_you_mean(group, _groups(folder)))
+        )
+    return str(refuse(path, value, f"a key of {group}: {_listed(keys)}", did_you_mean(rest, keys)))
+
+
+def _meant(name: str, group: str, folder: Path) -> str:
+    return did_you_mean(name, _options(group, folder))
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names) or "(nothing)"
 
 
 def _groups(folder: Path) -> list[str]:

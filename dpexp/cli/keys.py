@@ -31,7 +31,9 @@ def _check_node(path: str, node: Any) -> None:
         return
     target = node.get("_target_")
     if target is None and "." not in path:
-        raise _validate.UserError(f"{path}: found no _target_, expected the class or function to make it with.")
+        raise _validate.UserError(
+            f"{path}: found no _target_, expected the class or function to make it with."
+        )
     if target is not None:
         _check_arguments(path, node, _signature(path, target))
     for key, value in node.items():
@@ -57,7 +59,7 @@ def _check_arguments(path: str, node: Mapping[str, Any], signature: inspect.Sign
 def _refuse_unknown(prefix: str, node: Mapping[str, Any], allowed: set[str]) -> None:
     for key in node:
         if key not in allowed and not str(key).startswith("_"):
-            expected = f"no such key; there are {', '.join(sorted(allowed))}"
+            expected = f"a key that is taken: {', '.join(sorted(allowed))}"
             hint = _validate.did_you_mean(str(key), allowed)
             raise _validate.refuse(f"{prefix}{key}", node[key], expected, hint)
 
@@ -67,7 +69,9 @@ def _signature(path: str, target: str) -> inspect.Signature:
         found = get_object(target)
     except Exception as error:
         cause = error.__cause__ or error
-        raise _validate.refuse(f"{path}._target_", target, "something that can be imported", str(cause)) from error
+        raise _validate.refuse(
+            f"{path}._target_", target, "something that can be imported", str(cause)
+        ) from error
     return inspect.signature(found)
 
 

@@ -75,5 +75,7 @@ class NoFeatures:
 
     def ignored(self) -> dict[str, Any]:
         """The keys of other features."""
-        set_here = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("inputs", "dimensions")}
+        set_here = {
+            f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("inputs", "dimensions")
+        }
         return {name: value for name, value in set_here.items() if value is not None}

@@ -26,8 +26,8 @@ class MLP(nn.Module):
     def __init__(self, in_features: int, hidden_units: Sequence[int], out_features: int) -> None:
         super().__init__()
         sizes = [in_features, *hidden_units, out_features]
-        for size in sizes:
-            _validate.integer("model sizes", size, at_least=1)
+        for size in hidden_units:
+            _validate.integer("model.hidden_units", size, at_least=1)
         pairs = list(itertools.pairwise(sizes))
         self.hidden = nn.ModuleList(nn.Linear(*pair) for pair in pairs[:-1])
         self.output = nn.Linear(*pairs[-1])

@@ -1,0 +1,203 @@
+"""DP-SGD as configured: checked, σ solved, T cut to the budget, made into a plan."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+from dpexp import _validate
+from dpexp.accounting import AnyAccountant, Budget, Kind, Relation, Release, RenyiAccountant, lots_within
+from dpexp.accounting.budget import total
+from dpexp.accounting.calibration import smallest_noise_multiplier
+from dpexp.lots import PoissonSampling
+from dpexp.plan import LONGEST_SCHEDULE, Guarantee, PrivacyPlan
+from dpexp.privacy.layers import Layers
+from dpexp.privacy.privacy import asked_steps, check_length
+from dpexp.schedules import as_schedule
+
+__all__ = ["DPSGD"]
+
+_MOST_LOTS = 10**9  # where ε alone ends training, the search for T stops here
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class DPSGD:
+    """Differentially private SGD (Abadi et al., 2016, arXiv 1607.00133v2, Algorithm 1).
+
+    Attributes:
+        noise_multiplier: σ > 0, a number or schedule: noise std ÷ C of each group without one of its
+            own. None solves one common σ so that the run meets `epsilon`.
+        clip_norm: C > 0, a number or schedule: L2 bound on one example's gradient.
+        lot_size: L in (0, N], a number or schedule: expected lot size, and the divisor.
+        steps: T >= 1, or None.
+        epochs: T in epochs of N/L lots, or None; `steps` wins where both are set.
+        epsilon: ε > 0, or None for no limit. Training ends at T or when the next lot would pass ε.
+        delta: δ in (0, 1).
+        relation: add_or_remove_one, replace_one or zero_out.
+        clipping: `flat`.
+        noise: `default`.
+        deterministic: Keys lots and noise by the seed: for tests, and claims no guarantee.
+        layers: None for one joint clip over all parameters, or named groups of parameters.
+    """
+
+    noise_multiplier: Any
+    clip_norm: Any
+    lot_size: Any
+    steps: int | None
+    epochs: float | None
+    epsilon: float | None
+    delta: float
+    relation: str
+    clipping: str
+    noise: str
+    deterministic: bool
+    layers: Mapping[str, Mapping[str, Any]] | None
+
+    def __post_init__(self) -> None:
+        _validate.fraction("privacy.delta", self.delta)
+        _validate.one_of("privacy.relation", self.relation, [str(relation) for relation in Relation])
+        _validate.one_of("privacy.clipping", self.clipping, ["flat"])
+        _validate.one_of("privacy.noise", self.noise, ["default"])
+        if not isinstance(self.deterministic, bool):
+            raise _validate.refuse("privacy.deterministic", self.deterministic, "true or false")
+        if self.epsilon is not None:
+            _validate.number("privacy.epsilon", self.epsilon, above=0, hint="null sets no limit.")
+        check_length(self.steps, self.epochs)
+        if self.noise_multiplier is None:
+            self._check_solvable()
+
+    def plan(
+        self,
+        *,
+        num_examples: int,
+        sampling: PoissonSampling,
+        accountant: AnyAccountant,
+        releases: tuple[Release, ...],
+    ) -> PrivacyPlan:
+        """The plan: σ solved where it is null, T cut to what the budget pays for.
+
+        Args:
+            num_examples: N, declared and public.
+            sampling: How lots are drawn.
+            accountant: The configured accountant.
+            releases: What is released once, before the first lot.
+
+        Raises:
+            UserError: A value is impossible, T is undetermined, or the budget pays for no lot.
+        """
+        guarantee = self._guarantee(accountant, releases)
+        draft = self._draft(num_examples, sampling, guarantee)
+        if self.noise_multiplier is None:
+            sigma = self._solve_noise_multiplier(draft)
+            return replace(self, noise_multiplier=sigma).plan(
+                num_examples=num_examples, sampling=sampling, accountant=accountant, releases=releases
+            )
+        return replace(draft, steps=self._affordable(draft))
+
+    def ignored(self) -> Mapping[str, Any]:
+        """`epochs`, where `steps` is set as well."""
+        return {"epochs": self.epochs} if None not in (self.steps, self.epochs) else {}
+
+    def _guarantee(self, accountant: AnyAccountant, releases: tuple[Release, ...]) -> Guarantee:
+        if accountant.kind is not Kind.CERTIFIED:
+            raise _validate.refuse(
+                "accountant", accountant.name, "a certified upper bound", f"It gives an {accountant.kind}."
+            )
+        beside = [other for other in (RenyiAccountant(),) if other.name != accountant.name]
+        return Guarantee(
+            accountant=accountant,
+            companions=tuple(beside),
+            relation=Relation(self.relation),
+            budget=Budget(epsilon=self.epsilon, delta=self.delta),
+            releases=releases,
+        )
+
+    def _draft(self, num_examples: int, sampling: PoissonSampling, guarantee: Guarantee) -> PrivacyPlan:
+        size = as_schedule("privacy.lot_size", self.lot_size)
+        layers = Layers(
+            entries=self.layers,
+            clip_norm=self.clip_norm,
+            noise_multiplier=1.0 if self.noise_multiplier is None else self.noise_multiplier,
+            lot_size=size,
+        )
+        asked = asked_steps(self.steps, self.epochs, size, num_examples)
+        draft = PrivacyPlan(
+            num_examples=num_examples,
+            sampling=sampling,
+            lots=layers.lots,
+            groups=layers.groups,
+            steps=asked or _MOST_LOTS,
+            steps_asked=asked,
+            deterministic=self.deterministic,
+            guarantee=guarantee,
+        )
+        draft.step(0)  # every value is checked before anything is solved
+        return draft
+
+    def _check_solvable(self) -> None:
+        if self.epsilon is None or (self.steps is None and self.epochs is None):
+            raise _validate.refuse(
+                "privacy.noise_multiplier",
+                None,
+                "a number, or privacy.epsilon and privacy.steps (or epochs) to solve it from",
+            )
+        entries = (self.layers or {}).values()
+        if entries and all(entry.get("noise_multiplier") is not None for entry in entries):
+            raise _validate.refuse(
+                "privacy.noise_multiplier",
+                None,
+                "at least one group without a noise_multiplier of its own, to solve for",
+                "Leave one entry's noise_multiplier out, or give privacy.noise_multiplier a number.",
+            )
+
+    def _solve_noise_multiplier(self, draft: PrivacyPlan) -> float:
+        assert self.epsilon is not None
+
+        def epsilon_at(sigma: float) -> float:
+            assert draft.guarantee is not None
+            candidate = replace(self, noise_multiplier=sigma)._draft(
+                draft.num_examples, draft.sampling, draft.guarantee
+            )
+            account = draft.guarantee.charged_account(draft.guarantee.accountant)
+            return float(total(account, list(candidate.phases(candidate.steps))))
+
+        return smallest_noise_multiplier(epsilon_at, self.epsilon, key="privacy.epsilon")
+
+    def _affordable(self, draft: PrivacyPlan) -> int:
+        if self.epsilon is None and draft.steps_asked is None:
+            raise _validate.refuse(
+                "privacy.steps", None, "a number, or privacy.epochs or privacy.epsilon, to end training"
+            )
+        assert draft.guarantee is not None
+        account = draft.guarantee.charged_account(draft.guarantee.accountant)
+        most = draft.steps if draft.steps_asked or draft.settles else LONGEST_SCHEDULE
+        admitted = lots_within(account, draft.phases(most))
+        if admitted == 0:
+            raise _cannot_afford(account.epsilon(), draft)
+        if admitted == most and draft.steps_asked is None:
+            raise _validate.refuse(
+                "privacy.steps", None, f"a number, since privacy.epsilon alone admits over {most:,} lots"
+            )
+        return admitted
+
+
+def _cannot_afford(before: float, draft: PrivacyPlan) -> _validate.UserError:
+    assert draft.guarantee is not None
+    budget, releases = draft.guarantee.budget, draft.guarantee.releases
+    assert budget.epsilon is not None
+    names = " and ".join(release.name for release in releases)
+    if releases and float(before) > budget.epsilon:
+        expected = f"at least {_round_up(before)}, what {names} alone costs"
+    else:
+        one = draft.guarantee.charged_account(draft.guarantee.accountant)
+        event = draft.step(0).event
+        assert event is not None
+        one.charge(event)
+        expected = f"at least {_round_up(one.epsilon())}, what {names + ' and ' if names else ''}one lot cost"
+    hint = "Raise privacy.epsilon or the noise multipliers, lower privacy.lot_size, or set accountant=rdp."
+    return _validate.refuse("privacy.epsilon", budget.epsilon, f"{expected} at δ = {budget.delta:g}", hint)
+
+
+def _round_up(epsilon: float) -> str:
+    return f"{math.ceil(float(epsilon) * 1e4) / 1e4:.4f}"

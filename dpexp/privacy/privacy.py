@@ -1,0 +1,54 @@
+"""The interface of the `privacy` config group, and the length of training that all its options share."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from dpexp import _validate
+from dpexp.accounting import AnyAccountant, Release
+from dpexp.lots import PoissonSampling
+from dpexp.plan import PrivacyPlan
+from dpexp.schedules import AbstractSchedule, Constant
+
+__all__ = ["Privacy", "asked_steps", "check_length"]
+
+
+class Privacy(Protocol):
+    """Either DP-SGD or none: turns a configuration into a plan."""
+
+    def plan(
+        self,
+        *,
+        num_examples: int,
+        sampling: PoissonSampling,
+        accountant: AnyAccountant,
+        releases: tuple[Release, ...],
+    ) -> PrivacyPlan:
+        """The plan, before any data is touched."""
+        ...
+
+    def ignored(self) -> Mapping[str, Any]:
+        """Keys that were set and have no effect."""
+        ...
+
+
+def check_length(steps: Any, epochs: Any) -> None:
+    """Refuses an impossible T."""
+    if steps is not None:
+        _validate.integer("privacy.steps", steps, at_least=1)
+    if epochs is not None:
+        _validate.number("privacy.epochs", epochs, above=0)
+
+
+def asked_steps(steps: Any, epochs: Any, size: AbstractSchedule, num_examples: int) -> int | None:
+    """T as configured: `steps`, else `epochs` of N/L lots, else None."""
+    if steps is not None:
+        return int(steps)
+    if epochs is None:
+        return None
+    if not isinstance(size, Constant):
+        raise _validate.refuse(
+            "privacy.epochs", epochs, "privacy.steps instead, since lot_size (and so the epoch) varies"
+        )
+    lots_per_epoch = num_examples / _validate.number("privacy.lot_size", size.value, above=0)
+    return max(math.ceil(float(epochs) * lots_per_epoch * (1 - 1e-12)), 1)

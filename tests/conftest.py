@@ -1,0 +1,79 @@
+"""Shared fixtures: deterministic property tests, one MLflow store to copy, small data."""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
+os.environ.pop("MLFLOW_TRACKING_URI", None)
+
+import hypothesis
+import numpy as np
+import pytest
+
+from tests.data import files
+
+hypothesis.settings.register_profile("dpexp", derandomize=True, deadline=None, max_examples=30)
+hypothesis.settings.load_profile("dpexp")
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+@pytest.fixture(scope="session")
+def template_store(tmp_path_factory):
+    """An MLflow store made once: making one takes seconds, copying one takes none."""
+    from dpexp.tracking import connect
+
+    folder = tmp_path_factory.mktemp("store")
+    connect(f"sqlite:///{folder / 'mlflow.db'}", folder)
+    return folder / "mlflow.db"
+
+
+@pytest.fixture
+def outputs(tmp_path, template_store, monkeypatch):
+    """An outputs folder with an empty store, below the current directory."""
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "outputs"
+    folder.mkdir()
+    shutil.copy(template_store, folder / "mlflow.db")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def small_mnist(tmp_path_factory):
+    """Overrides that make `data=mnist` read small files of the same format: 1200 training rows."""
+    rng = np.random.default_rng(0)
+    content = {}
+    for split, rows in {"train": 1200, "t10k": 100}.items():
+        content[f"{split}-images-idx3-ubyte"] = files.images(
+            rng.integers(256, size=(rows, 28, 28), dtype=np.uint8)
+        )
+        content[f"{split}-labels-idx1-ubyte"] = files.labels(rng.integers(10, size=rows, dtype=np.uint8))
+    folder = files.place(tmp_path_factory.mktemp("mnist"), content)
+    overrides = [f"data.sha256.{name}={digest}" for name, digest in files.digests(content).items()]
+    return [f"data.root={folder}", *overrides]
+
+
+@pytest.fixture
+def dpexp(monkeypatch):
+    """Runs the command line in this process; returns its exit code."""
+    from hydra.core.global_hydra import GlobalHydra
+
+    from dpexp.cli import main
+
+    def run(*arguments):
+        GlobalHydra.instance().clear()
+        monkeypatch.setattr(sys, "argv", ["dpexp", *arguments])
+        monkeypatch.delenv("HYDRA_FULL_ERROR", raising=False)
+        with pytest.raises(SystemExit) as exit_info:
+            main()
+        return exit_info.value.code
+
+    return run
+
+
+REPOSITORY = Path(__file__).parents[1]
