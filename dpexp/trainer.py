@@ -1,8 +1,9 @@
 """What Lightning's trainer is told, and what it may not be told."""
 
+import contextlib
 import logging
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from lightning_fabric.utilities.exceptions import MisconfigurationException
 from dpexp import _validate
 from dpexp.plan import PrivacyPlan
 
-__all__ = ["fit", "make_trainer"]
+__all__ = ["fit", "make_trainer", "test"]
 
 _FROM_THE_PLAN = "the plan sets it: change privacy.steps, privacy.epochs or privacy.epsilon"
 _MANUAL = "it would change the gradient between the sanitizer and the optimizer"
@@ -97,7 +98,20 @@ def check_trainer_keys(keys: Mapping[str, Any]) -> None:
 
 
 def fit(trainer: pl.Trainer, module: pl.LightningModule, datamodule: pl.LightningDataModule) -> None:
-    """Trains, without the one deprecation warning of torch that Lightning 2.6 causes at every fit."""
+    """Trains for the trainer's steps."""
+    with _without_a_known_warning():
+        trainer.fit(module, datamodule=datamodule)
+
+
+def test(trainer: pl.Trainer, module: pl.LightningModule, datamodule: pl.LightningDataModule) -> None:
+    """Evaluates on the test split."""
+    with _without_a_known_warning():
+        trainer.test(module, datamodule=datamodule, verbose=False)
+
+
+@contextlib.contextmanager
+def _without_a_known_warning() -> Iterator[None]:
+    """Hides the one deprecation warning of torch that Lightning 2.6 causes at every run."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r".*isinstance\(treespec, LeafSpec\).*", FutureWarning)
-        trainer.fit(module, datamodule=datamodule)
+        yield

@@ -17,7 +17,7 @@ from dpexp.plan import PrivacyPlan
 from dpexp.record import record_end, record_start, split_prefix
 from dpexp.streams import Stream
 from dpexp.tracking import Run
-from dpexp.trainer import fit, make_trainer
+from dpexp.trainer import fit, make_trainer, test
 
 __all__ = ["train"]
 
@@ -50,7 +50,7 @@ def train(experiment: Experiment) -> Result:
             datamodule.setup("fit")
             fit(trainer, module, datamodule)
             _check_counts(plan, ledger, datamodule.lots_drawn, trainer.global_step)
-            trainer.test(module, datamodule=datamodule, verbose=False)
+            test(trainer, module, datamodule)
             result = record_end(run, experiment, module, datamodule)
     show_result(console, result)
     return result

@@ -8,11 +8,16 @@ from pathlib import Path
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
 os.environ.pop("MLFLOW_TRACKING_URI", None)
 
+import absl.logging
 import hypothesis
 import numpy as np
 import pytest
 
 from tests.data import files
+
+# absl (in dp-accounting, an oracle here) closes its stream whenever logging is configured anew, as Hydra
+# does at every run: it must not be the file that pytest captures with.
+absl.logging.get_absl_handler().python_handler.stream = sys.__stderr__
 
 hypothesis.settings.register_profile("dpexp", derandomize=True, deadline=None, max_examples=30)
 hypothesis.settings.load_profile("dpexp")

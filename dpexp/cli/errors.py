@@ -24,7 +24,9 @@ def explain(error: BaseException, folder: Path) -> str:
     for cause in _causes(error):
         if isinstance(cause, UserError):
             return f"dpexp: {cause}\n{_FOOTER}"
-    text = "\n".join(line for line in str(error).splitlines() if line.strip())
+    override = getattr(error, "override", None)  # Hydra's parser says which of the arguments it was
+    lines = [f"cannot read the override {override}" if override else "", *str(error).splitlines()]
+    text = "\n".join(line for line in lines if line.strip())
     return f"dpexp: {_translated(text, folder)}\n{_FOOTER}"
 
 

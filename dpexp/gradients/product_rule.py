@@ -31,12 +31,12 @@ def product_rule(
     layers = _linear_layers(model, names)
     if layers is None:
         return None
-    with _recording(layers) as tape:
+    with _recording(model, layers) as tape:
         losses = per_example_losses(loss(model(inputs), targets), len(inputs))
-    if not tape.holds(losses, dict(model.named_parameters()), names):
+    if not tape.holds(losses, names):
         return None
     tape.differentiate(losses)
-    norms = torch.stack([tape.norms(group) for group in groups])
+    norms = torch.stack([tape.norms(group, losses.detach()) for group in groups])
     weights = weights_of(groups, norms)
     tape.drop_examples(~norms.isfinite().all(dim=0))
     sums = {
@@ -58,7 +58,8 @@ class _Call:
 
 
 class _Tape:
-    def __init__(self) -> None:
+    def __init__(self, model: nn.Module) -> None:
+        self._model = model
         self.calls: dict[str, _Call] = {}
         self._simple = True
 
@@ -68,12 +69,14 @@ class _Tape:
             # The edge, not the tensor: an in-place activation later rebinds the tensor to its own node.
             self.calls[name] = _Call(layer, activation.detach(), get_gradient_edge(output))
 
-    def holds(self, losses: Tensor, parameters: Mapping[str, nn.Parameter], names: Sequence[str]) -> bool:
-        """Whether each parameter's one use in the graph is the recorded call of its layer."""
+    def holds(self, losses: Tensor, names: Sequence[str]) -> bool:
+        """Whether each parameter's one use in the graph is the recorded call of its layer, or it has none."""
         if not self._simple or losses.grad_fn is None:
             return False
         uses = _uses(losses.grad_fn)
-        return all(uses.get(parameters[name], 0) == (_module(name) in self.calls) for name in names)
+        return all(
+            uses.get(self._model.get_parameter(name), 0) == (_module(name) in self.calls) for name in names
+        )
 
     def differentiate(self, losses: Tensor) -> None:
         calls = list(self.calls.values())
@@ -82,8 +85,9 @@ class _Tape:
         for call, gradient in zip(calls, torch.autograd.grad(losses.sum(), edges), strict=True):
             call.gradient = gradient
 
-    def norms(self, group: ClipGroup) -> Tensor:
-        squares = [self._squared_norms(name) for name in group.parameters]
+    def norms(self, group: ClipGroup, losses: Tensor) -> Tensor:
+        used = [name for name in group.parameters if _module(name) in self.calls]
+        squares = [self._squared_norms(name) for name in used] or [torch.zeros_like(losses)]
         return torch.stack(squares).sum(dim=0).sqrt()
 
     def _squared_norms(self, name: str) -> Tensor:
@@ -100,6 +104,8 @@ class _Tape:
             call.gradient = call.gradient.masked_fill(dropped[:, None], 0.0)
 
     def weighted_sum(self, name: str, weights: Tensor) -> Tensor:
+        if _module(name) not in self.calls:
+            return torch.zeros_like(self._model.get_parameter(name)).detach()
         call = self.calls[_module(name)]
         if name.endswith("bias"):
             return weights @ call.gradient
@@ -107,9 +113,9 @@ class _Tape:
 
 
 @contextmanager
-def _recording(layers: Mapping[str, nn.Linear]) -> Iterator[_Tape]:
+def _recording(model: nn.Module, layers: Mapping[str, nn.Linear]) -> Iterator[_Tape]:
     """Hooks the layers for one forward pass; no hook outlives the block."""
-    tape = _Tape()
+    tape = _Tape(model)
     handles = [
         layer.register_forward_hook(
             lambda module, arguments, output, name=name: tape.record(name, module, arguments[0], output)

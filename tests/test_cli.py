@@ -1,0 +1,137 @@
+"""The command line as a person meets it: messages, exit codes, interruptions."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.conftest import REPOSITORY
+
+SMOKE = "+experiment=smoke"
+
+MISTAKES = [
+    (["+experiment=smok"], ["experiment = 'smok'", "smoke", "Did you mean smoke?"]),
+    (["experiment=smoke"], ["+experiment=smoke"]),
+    ([SMOKE, "privcy=none"], ["privcy = 'none'", "Did you mean privacy?"]),
+    ([SMOKE, "privacy=nne"], ["privacy = 'nne'", "dp_sgd, none", "Did you mean none?"]),
+    ([SMOKE, "accountant=foo"], ["accountant = 'foo'", "moments"]),
+    ([SMOKE, "sed=1"], ["sed = '1'", "Did you mean seed?"]),
+    ([SMOKE, "+foo=1"], ["foo = 1", "seed"]),
+    (
+        [SMOKE, "privacy.noise_multplier=3"],
+        ["privacy.noise_multplier = '3'", "Did you mean noise_multiplier?"],
+    ),
+    ([SMOKE, "+privacy.typo=1"], ["privacy.typo = 1", "noise_multiplier"]),
+    ([SMOKE, "+privacy.nose_multiplier=1"], ["Did you mean noise_multiplier?"]),
+    ([SMOKE, "+model.hiden=3"], ["model.hiden = 3", "Did you mean hidden_units?"]),
+    ([SMOKE, "privacy.delta=2"], ["privacy.delta = 2: expected a number > 0 and < 1"]),
+    ([SMOKE, "privacy.delta=abc"], ["privacy.delta = 'abc'"]),
+    ([SMOKE, "privacy.lot_size=5000"], ["privacy.lot_size = 5000", "q = L/N must be at most 1"]),
+    ([SMOKE, "privacy.noise_multiplier=-1"], ["privacy.noise_multiplier = -1"]),
+    ([SMOKE, "privacy.noise_multiplier=0"], ["privacy=none"]),
+    ([SMOKE, "privacy.clip_norm=0"], ["privacy.clip_norm = 0"]),
+    ([SMOKE, "privacy.steps=0"], ["privacy.steps = 0"]),
+    ([SMOKE, "privacy.epsilon=0.0001"], ["privacy.epsilon = 0.0001", "one lot cost"]),
+    (
+        [SMOKE, "features=dp_pca", "features.components=9", "privacy.epsilon=0.1"],
+        ["dp_pca alone costs", "privacy.epsilon = 0.1"],
+    ),
+    ([SMOKE, "+trainer.gradient_clip_val=3"], ["trainer.gradient_clip_val", "privacy.clip_norm"]),
+    ([SMOKE, "+trainer.accumulate_grad_batches=2"], ["physical_batch_size"]),
+    ([SMOKE, "trainer.precision=16-mixed"], ["trainer.precision", "32-true"]),
+    ([SMOKE, "trainer.devices=2"], ["trainer.devices = 2"]),
+    ([SMOKE, "+trainer.max_steps=3"], ["trainer.max_steps", "privacy.steps"]),
+    ([SMOKE, "model.hidden_units=[-1]"], ["model.hidden_units = -1"]),
+    ([SMOKE, "privacy.layers={a:{parameters:'hiden.*'}}"], ["privacy.layers.a.parameters = 'hiden.*'"]),
+    ([SMOKE, "privacy.layers={a:{parameters:'hidden.*'}}"], ["output.weight is matched by no group"]),
+    ([SMOKE, "optimizer._target_=torch.optim.Nope"], ["optimizer._target_ = 'torch.optim.Nope'"]),
+    ([SMOKE, "physical_batch_size=0"], ["physical_batch_size = 0"]),
+    ([SMOKE, "seed=-1"], ["seed = -1"]),
+    ([SMOKE, "tracking.every=0"], ["tracking.every = 0"]),
+    ([SMOKE, "privacy.delta="], ["privacy.delta"]),
+    ([SMOKE, "privacy.delta=[1"], ["privacy.delta"]),
+]
+
+
+@pytest.mark.parametrize(("arguments", "parts"), MISTAKES, ids=lambda value: " ".join(value)[:60])
+def test_a_mistake_gets_one_screen_without_a_traceback(dpexp, outputs, capsys, arguments, parts):
+    assert dpexp(*arguments) == 1
+    printed = capsys.readouterr()
+    for part in parts:
+        assert part in printed.err
+    assert "Traceback" not in printed.err
+    assert len(printed.err.splitlines()) <= 12
+    assert not (outputs / "artifacts").exists()  # nothing was started
+
+
+def test_a_misspelt_key_in_an_experiment_file_is_an_error(dpexp, outputs, tmp_path, capsys):
+    folder = tmp_path / "mine" / "experiment"
+    folder.mkdir(parents=True)
+    text = "# @package _global_\nprivacy:\n  noise_mulitplier: 4\n  steps: 5\n"
+    (folder / "mine.yaml").write_text(text, encoding="utf-8")
+    assert dpexp("--config-dir", str(folder.parent), "+experiment=mine") == 1
+    assert "Did you mean noise_multiplier?" in capsys.readouterr().err
+
+
+def test_the_traceback_is_there_on_request(dpexp, outputs, monkeypatch):
+    from dpexp._validate import UserError
+    from dpexp.cli import main
+
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
+    monkeypatch.setattr(sys, "argv", ["dpexp", SMOKE, "privacy.delta=2"])
+    with pytest.raises(Exception, match=r"privacy.delta") as error:
+        main()
+    assert isinstance(error.value, UserError) or isinstance(error.value.__cause__, UserError)
+
+
+def test_several_runs_at_once(dpexp, outputs, capsys):
+    from mlflow import MlflowClient
+
+    assert dpexp("-m", SMOKE, "privacy.steps=2", "seed=0,1") == 0
+    store = MlflowClient(f"sqlite:///{outputs / 'mlflow.db'}")
+    [experiment] = [e for e in store.search_experiments() if e.name != "Default"]
+    runs = store.search_runs([experiment.experiment_id])
+    assert sorted(run.data.params["seed"] for run in runs) == ["0", "1"]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_run_ends_killed(outputs, number, code):
+    from mlflow import MlflowClient
+
+    store = MlflowClient(f"sqlite:///{outputs / 'mlflow.db'}")
+    command = [sys.executable, "-m", "dpexp", SMOKE, "privacy.steps=1000000"]
+    environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
+    process = subprocess.Popen(
+        command,
+        cwd=outputs.parent,
+        env=environment,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        run = _wait_for_metric(store, process)
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == code
+    assert signal.Signals(number).name in errors
+    assert "Traceback" not in errors
+    found = store.get_run(run.info.run_id)
+    assert found.info.status == "KILLED"
+    assert found.data.metrics["privacy/epsilon"] > 0
+
+
+def _wait_for_metric(store, process):
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and process.poll() is None:
+        for experiment in store.search_experiments():
+            for run in store.search_runs([experiment.experiment_id]):
+                if "privacy/epsilon" in run.data.metrics:
+                    return run
+        time.sleep(0.2)
+    raise AssertionError(f"no metric came: {process.stderr.read()}")

@@ -1,0 +1,76 @@
+"""Every experiment and every option of every group works, with and without privacy and features."""
+
+import pytest
+import yaml
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+
+from dpexp.cli import conf_dir
+from dpexp.cli.keys import check_group, check_root
+
+GROUPS = sorted(folder.name for folder in conf_dir().iterdir() if folder.is_dir())
+EXPERIMENTS = sorted(file.stem for file in (conf_dir() / "experiment").glob("*.yaml"))
+OPTIONS = [
+    f"{group}={file.stem}"
+    for group in GROUPS
+    if group not in ("experiment", "hydra")
+    for file in sorted((conf_dir() / group).glob("*.yaml"))
+]
+
+
+def composed(*overrides):
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(str(conf_dir()), version_base="1.3"):
+        return compose("config", list(overrides))
+
+
+@pytest.mark.parametrize(
+    "changes", [[], ["privacy=none"], ["features=none"]], ids=lambda c: c[0] if c else "as is"
+)
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_every_experiment_trains_for_two_lots(dpexp, outputs, small_mnist, experiment, changes):
+    data = small_mnist if experiment != "smoke" else []
+    overrides = ["privacy.steps=2", "trainer.val_check_interval=1", "trainer=cpu"]
+    assert dpexp(f"+experiment={experiment}", *overrides, *data, *changes) == 0
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_every_option_has_exactly_the_keys_of_its_constructor(option):
+    config = composed("privacy.steps=1", option)
+    check_root(config, conf_dir())
+    check_group(config, option.split("=")[0])
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_every_experiment_says_what_it_reproduces_and_is_a_short_delta(experiment):
+    text = (conf_dir() / "experiment" / f"{experiment}.yaml").read_text(encoding="utf-8")
+    lines = text.splitlines()
+    assert lines[0] == "# @package _global_"
+    assert lines[1].startswith("# ")
+    assert len(lines) <= 50
+    assert "_target_" not in text
+
+
+def test_the_keys_of_privacy_are_the_same_with_and_without():
+    keys = [
+        set(yaml.safe_load((conf_dir() / "privacy" / f"{name}.yaml").read_text(encoding="utf-8")))
+        for name in ("dp_sgd", "none")
+    ]
+    assert keys[0] == keys[1]
+
+
+@pytest.mark.parametrize(
+    ("experiment", "sigma", "sigma_pca", "epsilon"),
+    [("mnist_small", 2, 4, 8), ("mnist_medium", 4, 7, 2), ("mnist_large", 8, 16, 0.5)],
+)
+def test_the_papers_settings(experiment, sigma, sigma_pca, epsilon):
+    config = composed(f"+experiment={experiment}")
+    assert config.privacy.noise_multiplier == sigma
+    assert config.features.noise_multiplier == sigma_pca
+    assert config.privacy.epsilon == epsilon
+    assert config.privacy.delta == 1e-5
+    assert (config.privacy.clip_norm, config.privacy.lot_size) == (4, 600)
+    assert config.features.components == 60
+    assert list(config.model.hidden_units) == [1000]
+    assert config.accountant.max_order == 32
+    assert (config.optimizer.lr, config.schedule.end, config.schedule.over) == (0.1, 0.052, 10)
