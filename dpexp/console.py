@@ -1,8 +1,6 @@
 """What a run says on the screen: the plan before, the result and the guarantee after."""
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 from rich.console import Console
 from rich.panel import Panel
@@ -10,23 +8,19 @@ from rich.table import Table
 
 from dpexp.accounting import Gaussian, PrivacyBound, Release
 from dpexp.accounting.budget import total
-from dpexp.experiment import Result
+from dpexp.experiment import Experiment, Result
 from dpexp.plan import Group, Guarantee, PrivacyPlan
 
 __all__ = ["plan_table", "show_result", "shown_up"]
 
 
-def plan_table(name: str, plan: PrivacyPlan, ignored: Mapping[str, Any]) -> Table:
+def plan_table(experiment: Experiment, plan: PrivacyPlan) -> Table:
     """The plan as a short table: σ, C, L, q, T and ε at the end under each accountant."""
-    table = Table(title=f"Plan of {name}", show_header=False, title_justify="left", min_width=60)
+    table = Table(title=f"Plan of {experiment.name}", show_header=False, title_justify="left", min_width=60)
     table.add_column(style="bold")
     table.add_column()
-    for key, value in _training_rows(plan):
+    for key, value in [*_training_rows(plan), *_guarantee_rows(plan), *_data_rows(experiment)]:
         table.add_row(key, value)
-    for key, value in _guarantee_rows(plan):
-        table.add_row(key, value)
-    if ignored:
-        table.add_row("ignored keys", ", ".join(f"{key}={value}" for key, value in ignored.items()))
     return table
 
 
@@ -41,7 +35,9 @@ def show_result(console: Console, result: Result) -> None:
     )
     # Outside the panel and unwrapped, so that both can be copied.
     console.print(f"mlflow ui --backend-store-uri {result.tracking_uri} --workers 1", soft_wrap=True)
-    path = f"experiments/{result.experiment_id}/runs/{result.run_id}/model-metrics?workflowType=machine_learning"
+    path = (
+        f"experiments/{result.experiment_id}/runs/{result.run_id}/model-metrics?workflowType=machine_learning"
+    )
     console.print(f"http://127.0.0.1:5000/#/{path}", soft_wrap=True)
 
 
@@ -91,6 +87,14 @@ def _guarantee_rows(plan: PrivacyPlan) -> list[tuple[str, str]]:
         rows.append((label, _bound_in_words(bound, share, guarantee)))
     rows.append(("protected", f"one row of the training data, under {guarantee.relation.in_words}"))
     return rows
+
+
+def _data_rows(experiment: Experiment) -> list[tuple[str, str]]:
+    data = experiment.data
+    validation = f"the last {data.validation:,} training rows" if data.validation else "the test split"
+    rows = [("data", f"{data.name}; val/* is {validation}, declared {data.validation_privacy}")]
+    ignored = ", ".join(f"{key}={value}" for key, value in experiment.ignored().items())
+    return [*rows, ("ignored keys", ignored)] if ignored else rows
 
 
 def _release_in_words(release: Release) -> str:

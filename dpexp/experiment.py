@@ -97,3 +97,8 @@ class Experiment:
             accountant=self.accountant,
             releases=self.features.releases,
         )
+
+    def ignored(self) -> dict[str, Any]:
+        """Keys that were set and have no effect, by their name in the configuration."""
+        privacy = {f"privacy.{key}": value for key, value in self.privacy.ignored().items()}
+        return privacy | {f"features.{key}": value for key, value in self.features.ignored().items()}

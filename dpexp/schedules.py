@@ -8,7 +8,7 @@ from typing import Any, final
 
 from dpexp import _validate
 
-__all__ = ["AbstractSchedule", "Constant", "Exponential", "Linear", "Step", "as_schedule"]
+__all__ = ["AbstractSchedule", "Constant", "Exponential", "Linear", "Step", "as_lot_size", "as_schedule"]
 
 _UNITS = ("lots", "epochs")
 _FORMS = (
@@ -164,6 +164,16 @@ def as_schedule(key: str, value: Any) -> AbstractSchedule:
     if isinstance(value, numbers.Real) and not isinstance(value, bool):
         return Constant(_validate.number(key, value))
     raise _validate.refuse(key, value, _FORMS)
+
+
+def as_lot_size(key: str, value: Any) -> AbstractSchedule:
+    """`as_schedule` for a lot size, which defines the epoch and so cannot be measured in epochs."""
+    schedule = as_schedule(key, value)
+    if getattr(schedule, "unit", "lots") == "epochs":
+        raise _validate.refuse(
+            f"{key}.unit", "epochs", "lots: an epoch is N/L lots, and L is what varies here"
+        )
+    return schedule
 
 
 def _in_lots(length: float, unit: str, lots_per_epoch: float) -> float:

@@ -1,7 +1,5 @@
 """The training task: data, features, lots, Algorithm 1, evaluation and record, in this order."""
 
-from typing import Any
-
 import torch
 from rich.console import Console
 
@@ -42,7 +40,7 @@ def train(experiment: Experiment) -> Result:
             experiment.trainer, plan=plan, callbacks=[LotProgress(console)], folder=experiment.tracking.folder
         )
         datamodule = _datamodule(experiment, plan, ledger, stream)
-        console.print(plan_table(experiment.name, plan, _ignored(experiment)))
+        console.print(plan_table(experiment, plan))
         datamodule.prepare_data()
         with experiment.tracking.run(name=experiment.name, run_name=_run_name(experiment, plan)) as run:
             trainer.callbacks.append(_trajectory(run, experiment))  # type: ignore[attr-defined]
@@ -94,11 +92,6 @@ def _trajectory(run: Run, experiment: Experiment) -> Trajectory:
 
 def _noise(plan: PrivacyPlan, stream: Stream) -> Noise:
     return NoNoise() if plan.guarantee is None else GaussianNoise(stream)
-
-
-def _ignored(experiment: Experiment) -> dict[str, Any]:
-    privacy = {f"privacy.{key}": value for key, value in experiment.privacy.ignored().items()}
-    return privacy | {f"features.{key}": value for key, value in experiment.features.ignored().items()}
 
 
 def _check(module: DPModule, experiment: Experiment) -> None:

@@ -158,6 +158,7 @@ def test_epochs_are_counted_in_expected_passes():
         ({"lot_size": 60_001}, "q = L/N must be at most 1"),
         ({"lot_size": 0, "steps": 1}, "privacy.lot_size"),
         ({"lot_size": Linear(start=1, end=9, over=5), "epochs": 1}, "privacy.epochs"),
+        ({"lot_size": Linear(start=1, end=9, over=5, unit="epochs")}, "privacy.lot_size.unit"),
         ({"steps": 0}, "privacy.steps"),
         ({"steps": 1.5}, "privacy.steps"),
         ({"epochs": 0}, "privacy.epochs"),

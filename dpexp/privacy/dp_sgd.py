@@ -13,7 +13,7 @@ from dpexp.lots import PoissonSampling
 from dpexp.plan import LONGEST_SCHEDULE, Guarantee, PrivacyPlan
 from dpexp.privacy.layers import Layers
 from dpexp.privacy.privacy import asked_steps, check_length
-from dpexp.schedules import as_schedule
+from dpexp.schedules import as_lot_size
 
 __all__ = ["DPSGD"]
 
@@ -114,7 +114,7 @@ class DPSGD:
         )
 
     def _draft(self, num_examples: int, sampling: PoissonSampling, guarantee: Guarantee) -> PrivacyPlan:
-        size = as_schedule("privacy.lot_size", self.lot_size)
+        size = as_lot_size("privacy.lot_size", self.lot_size)
         layers = Layers(
             entries=self.layers,
             clip_norm=self.clip_norm,

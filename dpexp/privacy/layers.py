@@ -6,7 +6,7 @@ from typing import Any, final
 
 from dpexp import _validate
 from dpexp.plan import COMMON_LOT, Group, LotSpec
-from dpexp.schedules import AbstractSchedule, as_schedule
+from dpexp.schedules import AbstractSchedule, as_lot_size, as_schedule
 
 __all__ = ["Layers"]
 
@@ -54,7 +54,7 @@ class Layers:
     @property
     def _own_lots(self) -> dict[str, LotSpec]:
         return {
-            name: LotSpec(name=name, size=_own(name, "lot_size", entry["lot_size"]))
+            name: LotSpec(name=name, size=as_lot_size(f"privacy.layers.{name}.lot_size", entry["lot_size"]))
             for name, entry in (self.entries or {}).items()
             if entry.get("lot_size") is not None
         }

@@ -10,7 +10,7 @@ from dpexp.accounting import AnyAccountant, Release
 from dpexp.lots import PoissonSampling
 from dpexp.plan import COMMON_LOT, Group, LotSpec, PrivacyPlan
 from dpexp.privacy.privacy import asked_steps, check_length
-from dpexp.schedules import AbstractSchedule, Constant, as_schedule
+from dpexp.schedules import AbstractSchedule, Constant, as_lot_size
 
 __all__ = ["NoPrivacy"]
 
@@ -53,7 +53,7 @@ class NoPrivacy:
         releases: tuple[Release, ...],
     ) -> PrivacyPlan:
         """The plan; `accountant` and `releases` are not used."""
-        size = as_schedule("privacy.lot_size", self.lot_size)
+        size = as_lot_size("privacy.lot_size", self.lot_size)
         steps = asked_steps(self.steps, self.epochs, size, num_examples)
         assert steps is not None
         everything = Group(
