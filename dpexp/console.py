@@ -1,17 +1,27 @@
 """What a run says on the screen: the plan before, the result and the guarantee after."""
 
 import math
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.panel import Panel
 from rich.table import Table
 
-from dpexp.accounting import Gaussian, PrivacyBound, Release
-from dpexp.accounting.budget import total
+from dpexp.accounting import Gaussian, Kind, PrivacyBound, Release, total
+from dpexp.accounting.figures import Curve
 from dpexp.experiment import Experiment, Result
 from dpexp.plan import Group, Guarantee, PrivacyPlan
+from dpexp.planning import PlanFigures
 
-__all__ = ["plan_table", "show_result", "shown_up"]
+__all__ = [
+    "calibration_table",
+    "figure_2_table",
+    "figures_table",
+    "plan_table",
+    "show_result",
+    "shown",
+    "shown_up",
+]
 
 
 def plan_table(experiment: Experiment, plan: PrivacyPlan) -> Table:
@@ -22,6 +32,57 @@ def plan_table(experiment: Experiment, plan: PrivacyPlan) -> Table:
     for key, value in [*_training_rows(plan), *_guarantee_rows(plan), *_data_rows(experiment)]:
         table.add_row(key, value)
     return table
+
+
+def figures_table(figures: PlanFigures) -> Table:
+    """ε under every accountant, by part and along training; each with its kind."""
+    table = Table(title="ε", title_justify="left", min_width=60)
+    for heading in ("what", "ε", "kind", "accountant"):
+        table.add_column(heading)
+    for bound in figures.at_end:
+        table.add_row("at the end", shown(bound), str(bound.kind), bound.accountant)
+    for refusal in figures.refusals:
+        table.add_row("at the end", "no bound", "", f"{refusal.accountant}: {refusal.reason}")
+    table.add_section()
+    for share in figures.shares:
+        table.add_row(f"{share.name} alone", *_bound_cells(share.epsilon))
+    table.add_section()
+    for at in figures.milestones:
+        table.add_row(f"after {at.lots:,} lots ({at.epochs:.4g} epochs)", *_bound_cells(at.epsilon))
+    return table
+
+
+def calibration_table(solved: Mapping[float, PrivacyPlan]) -> Table:
+    """The σ that each ε needs, at the plan's T and δ."""
+    table = Table(title="σ for a target ε", title_justify="left", min_width=60)
+    table.add_column("ε")
+    table.add_column("σ of each group, rounded up")
+    for target, plan in solved.items():
+        sigmas = (f"{group.name} {shown_up(group.noise_multiplier)}" for group in plan.step(0).groups)
+        table.add_row(f"{target:g}", ", ".join(sigmas))
+    return table
+
+
+def figure_2_table(epochs: Sequence[float], curves: Sequence[Curve], title: str) -> Table:
+    """The numbers of Figure 2."""
+    table = Table(title=f"Figure 2 of Abadi et al. (2016), ε at {title}", title_justify="left")
+    table.add_column("epochs", justify="right")
+    for curve in curves:
+        table.add_column(f"{curve.name}\n({curve.kind})", justify="right")
+    for index, epoch in enumerate(epochs):
+        table.add_row(f"{epoch:g}", *(shown(curve.epsilons[index]) for curve in curves))
+    return table
+
+
+def shown(bound: PrivacyBound) -> str:
+    """A figure with four decimals: a certified one rounded up, any other to the nearest."""
+    if math.isinf(bound):
+        return "∞"
+    return shown_up(bound) if bound.kind is Kind.CERTIFIED else f"{float(bound):.4f}"
+
+
+def _bound_cells(bound: PrivacyBound) -> tuple[str, str, str]:
+    return shown(bound), str(bound.kind), bound.accountant
 
 
 def show_result(console: Console, result: Result) -> None:

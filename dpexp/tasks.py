@@ -1,11 +1,38 @@
 """The `task` config group: what `python -m dpexp` does with an experiment."""
 
-from dataclasses import dataclass
-from typing import final
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, final
 
+from rich.console import Console
+
+from dpexp import _validate
+from dpexp.accounting.figures import Curve, figure_2
+from dpexp.console import calibration_table, figure_2_table, figures_table, plan_table
 from dpexp.experiment import Experiment
+from dpexp.plan import PrivacyPlan
+from dpexp.planning import plan_figures
+from dpexp.plots import Line, save_png, terminal_plot
+from dpexp.privacy import DPSGD
 
-__all__ = ["Train"]
+__all__ = ["Figure2", "Plan", "Task", "Train"]
+
+_FORMATS = ("table", "json")
+
+
+class Task(Protocol):
+    """What a task is.
+
+    Attributes:
+        makes: The config groups that it makes torch objects of; the others' keys are not even looked at.
+    """
+
+    makes: tuple[str, ...]
+
+    def run(self, experiment: Experiment) -> float | None:
+        """Does it; the result is what a sweeper optimizes."""
+        ...
 
 
 @final
@@ -13,8 +40,156 @@ __all__ = ["Train"]
 class Train:
     """Trains one run and shows it."""
 
+    makes = ("model", "optimizer", "trainer")
+
     def run(self, experiment: Experiment) -> float | None:
         """Trains; returns the final accuracy, or None where the test split is private."""
         from dpexp.training import train  # imports torch and Lightning
 
         return train(experiment).accuracy
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Shows the privacy arithmetic of an experiment without touching data.
+
+    Attributes:
+        format: `table`, or `json` (stdout then carries only the JSON).
+        calibrate: ε > 0 to solve one common σ for, at the plan's T and δ.
+        plot: Also draws ε by epoch, in the terminal and as a PNG.
+    """
+
+    makes = ()
+    format: str = "table"
+    calibrate: Sequence[float] = field(default_factory=tuple)
+    plot: bool = False
+
+    def __post_init__(self) -> None:
+        _validate.one_of("task.format", self.format, _FORMATS)
+        for target in self.calibrate:
+            _validate.number("task.calibrate", target, above=0)
+
+    def run(self, experiment: Experiment) -> None:
+        """Prints the figures."""
+        plan = experiment.plan()
+        if plan.guarantee is None:
+            raise _validate.refuse("privacy", "none", "DP-SGD: without privacy there is nothing to price")
+        figures = plan_figures(plan)
+        solved = {target: _solved(experiment, plan, target) for target in self.calibrate}
+        if self.format == "json":
+            content = {"experiment": experiment.name, **_plain_plan(plan), **figures.as_json()}
+            print(json.dumps({**content, "calibrated": _plain_solutions(solved)}, indent=2))
+            return
+        console = Console()
+        console.print(plan_table(experiment, plan))
+        console.print(figures_table(figures))
+        if solved:
+            console.print(calibration_table(solved))
+        if self.plot:
+            _plot(console, experiment, [_milestones_line(figures.milestones)])
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Figure2:
+    """Redraws Figure 2 of Abadi et al. (2016).
+
+    Attributes:
+        sampling_probability: q in (0, 1].
+        noise_multiplier: σ > 0.
+        delta: δ in (0, 1).
+        epochs: E > 0, in lots of 1/q.
+        format: `table`, or `json` (stdout then carries only the JSON).
+    """
+
+    makes = ()
+    sampling_probability: float
+    noise_multiplier: float
+    delta: float
+    epochs: Sequence[float]
+    format: str = "table"
+
+    def __post_init__(self) -> None:
+        _validate.one_of("task.format", self.format, _FORMATS)
+
+    def run(self, experiment: Experiment) -> None:
+        """Prints and draws the curves; of `experiment` only the outputs folder is used."""
+        curves = figure_2(
+            q=self.sampling_probability, sigma=self.noise_multiplier, delta=self.delta, epochs=self.epochs
+        )
+        path = experiment.tracking.folder / "figures" / "figure2.png"
+        title = f"q = {self.sampling_probability:g}, σ = {self.noise_multiplier:g}, δ = {self.delta:g}"
+        lines = [Line(f"{curve.name} ({curve.kind})", self.epochs, _floats(curve)) for curve in curves]
+        save_png(lines, path, title=title, x_label="epochs", y_label="ε")
+        if self.format == "json":
+            values = {curve.name: {"kind": curve.kind, "epsilon": _floats(curve)} for curve in curves}
+            print(json.dumps({"epochs": list(self.epochs), "curves": values, "png": str(path)}, indent=2))
+            return
+        console = Console()
+        console.print(figure_2_table(self.epochs, curves, title))
+        console.print(terminal_plot(lines, title=title, x_label="epochs", y_label="epsilon"), markup=False)
+        console.print(str(path), soft_wrap=True)
+
+
+def _floats(curve: Curve) -> list[float]:
+    return [float(epsilon) for epsilon in curve.epsilons]
+
+
+def _solved(experiment: Experiment, plan: PrivacyPlan, target: float) -> PrivacyPlan:
+    privacy = experiment.privacy
+    assert isinstance(privacy, DPSGD)
+    asked = replace(privacy, noise_multiplier=None, epsilon=target, steps=plan.steps, epochs=None)
+    return replace(experiment, privacy=asked).plan()
+
+
+def _plain_plan(plan: PrivacyPlan) -> dict[str, Any]:
+    assert plan.guarantee is not None
+    return {
+        "num_examples": plan.num_examples,
+        "steps": plan.steps,
+        "epochs": plan.steps / plan.lots_per_epoch,
+        "delta": plan.guarantee.budget.delta,
+        "relation": str(plan.guarantee.relation),
+        "sampling": plan.sampling.name,
+        "accountant": plan.guarantee.accountant.name,
+        "lots": [
+            {"name": lot.name, "size": lot.size, "sampling_probability": lot.sampling_probability}
+            for lot in plan.step(0).lots
+        ],
+        "groups": [
+            {
+                "name": group.name,
+                "clip_norm": group.clip_norm.in_words,
+                "noise_multiplier": group.noise_multiplier.in_words,
+                "lot": group.lot,
+            }
+            for group in plan.groups
+        ],
+    }
+
+
+def _plain_solutions(solved: dict[float, PrivacyPlan]) -> list[dict[str, Any]]:
+    return [
+        {
+            "epsilon": target,
+            "noise_multipliers": {
+                group.name: group.noise_multiplier for group in plan.step(0).groups
+            },
+        }
+        for target, plan in solved.items()
+    ]
+
+
+def _milestones_line(milestones: Sequence[Any]) -> Line:
+    first = milestones[0].epsilon
+    label = f"{first.accountant} ({first.kind})"
+    return Line(label, [at.epochs for at in milestones], [float(at.epsilon) for at in milestones])
+
+
+def _plot(console: Console, experiment: Experiment, lines: Sequence[Line]) -> None:
+    title = f"Plan of {experiment.name}"
+    path = experiment.tracking.folder / "plans" / f"{experiment.name}.png"
+    console.print(terminal_plot(lines, title=title, x_label="epochs", y_label="epsilon"), markup=False)
+    save_png(lines, path, title=title, x_label="epochs", y_label="ε")
+    console.print(str(path), soft_wrap=True)

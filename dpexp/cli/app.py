@@ -6,7 +6,7 @@ import signal
 import sys
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
@@ -19,10 +19,13 @@ from dpexp._validate import UserError
 from dpexp.cli.errors import explain
 from dpexp.cli.keys import check_group, check_root
 
+if TYPE_CHECKING:
+    from dpexp.experiment import Experiment
+    from dpexp.tasks import Task
+
 __all__ = ["conf_dir", "main"]
 
 _LIGHT = ("task", "data", "features", "privacy", "sampling", "accountant", "schedule", "tracking")
-_HEAVY = ("model", "optimizer", "trainer")  # their constructors need torch: looked at last
 
 
 class Stopped(BaseException):
@@ -70,14 +73,15 @@ def _application(config: DictConfig) -> float | None:
     for group in _LIGHT:
         check_group(config, group)
     experiment = _experiment(config)
-    experiment.plan()  # impossible privacy arithmetic is refused before torch is even imported
-    for group in _HEAVY:
+    task: "Task" = instantiate(config.task, _convert_="all")
+    if task.makes:
+        experiment.plan()  # impossible privacy arithmetic is refused before torch is even imported
+    for group in task.makes:
         check_group(config, group)
-    result: float | None = instantiate(config.task).run(experiment)
-    return result
+    return task.run(experiment)
 
 
-def _experiment(config: DictConfig) -> Any:
+def _experiment(config: DictConfig) -> "Experiment":
     from dpexp.experiment import Experiment
 
     groups = ("data", "features", "privacy", "sampling", "accountant", "schedule", "tracking")
