@@ -1,0 +1,104 @@
+"""A filter for releases on all rows: adaptive noise at the price of fixed noise.
+
+A release with noise multiplier σ is 1/σ-Gaussian-DP. Smith and Thakurta (2022), arXiv 2210.17520: the sum of
+squares, compared with μ², is a filter for μ-GDP with the parameters of ordinary composition.
+"""
+
+import math
+from typing import final
+
+from scipy.special import log_ndtr
+
+from dpexp.accounting.accountant import UnsupportedEventError
+from dpexp.accounting.budget import Budget
+from dpexp.accounting.events import Composed, Event, Gaussian, Relation, Repeated
+from dpexp.accounting.filters import BudgetExceededError, checked_limits
+
+__all__ = ["GaussianFilter", "largest_gdp"]
+
+
+@final
+class GaussianFilter:
+    """Admits Gaussian releases on all rows as long as Σ 1/σ² <= μ², where μ-GDP implies the budget.
+
+    *Formal guarantees.* As `RenyiFilter`, for events without sampling of lots; it admits more.
+
+    Args:
+        budget: ε > 0 and δ.
+        relation: The neighboring relation.
+    """
+
+    def __init__(self, *, budget: Budget, relation: Relation) -> None:
+        epsilon, log_delta = checked_limits(budget)
+        self.budget, self.relation = budget, relation
+        self._limit = largest_gdp(epsilon, log_delta) ** 2 * (1 - 1e-15)
+        self._spent = 0.0
+
+    def affords(self, event: Event) -> bool:
+        """Whether the filter admits `event` as the next release. Ask before making it."""
+        return self._after(event) <= self._limit
+
+    def charge(self, event: Event) -> None:
+        """Adds a release to what was spent.
+
+        Raises:
+            BudgetExceededError: The filter does not admit it.
+            UnsupportedEventError: The event is not made of Gaussian releases on all rows.
+        """
+        after = self._after(event)
+        if not after <= self._limit:
+            raise BudgetExceededError(
+                f"The filter for epsilon = {self.budget.epsilon}, delta = {self.budget.delta} does not admit "
+                f"{event!r}.\nAsk affords(event) before every release, and stop when it says no."
+            )
+        self._spent = after
+
+    def _after(self, event: Event) -> float:
+        square = _squared_gdp(event, self.relation)
+        return math.nextafter(self._spent + square, math.inf) if square else self._spent
+
+
+def largest_gdp(epsilon: float, log_delta: float) -> float:
+    """The largest μ such that every μ-GDP mechanism is (ε, δ)-DP, rounded down.
+
+    Args:
+        epsilon: ε > 0.
+        log_delta: log δ < 0.
+
+    Returns:
+        μ with Φ(μ/2 - ε/μ) - e^ε Φ(-μ/2 - ε/μ) <= δ (Balle and Wang 2018, arXiv 1805.06530, Theorem 8).
+    """
+    low, high = 0.0, 1.0
+    while _log_delta_of_gdp(high, epsilon) <= log_delta:
+        low, high = high, 2 * high
+    while high - low > 1e-13 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if _log_delta_of_gdp(middle, epsilon) <= log_delta else (low, middle)
+    return low
+
+
+def _log_delta_of_gdp(mu: float, epsilon: float) -> float:
+    """An upper bound on log δ of μ-GDP at ε: the difference of two normal tails, with its rounding error."""
+    if mu == 0:
+        return -math.inf
+    first = float(log_ndtr(mu / 2 - epsilon / mu))
+    ratio = epsilon + float(log_ndtr(-mu / 2 - epsilon / mu)) - first
+    error = 1e-14 * (1 + epsilon + abs(first))  # of the logarithms, and so relative of either tail
+    return first + math.log(min(-math.expm1(min(ratio, 0.0)) + error, 1.0))
+
+
+def _squared_gdp(event: Event, relation: Relation) -> float:
+    """Σ 1/σ², or the part of the event that has none."""
+    match event:
+        case Gaussian():
+            sigma = event.effective_multiplier(relation)
+            return math.inf if sigma * sigma == 0 else 1 / (sigma * sigma)
+        case Repeated(part, count):
+            return 0.0 if count == 0 else count * _squared_gdp(part, relation)
+        case Composed(parts):
+            return math.fsum(_squared_gdp(part, relation) for part in parts)
+        case _:
+            raise UnsupportedEventError(
+                f"{event!r} draws a lot; the Gaussian filter is for releases on all rows.\n"
+                "Use RenyiFilter for sampled releases."
+            )
