@@ -87,12 +87,12 @@ class PrivacyBound(float):
         return PrivacyBound(float(self), **{**self.__dict__, **attributes})
 
     def rounded_up(self, digits: int) -> str:
-        """The figure for print: at most `digits` >= 1 significant digits, never below the true value.
+        """The figure for print: at most `digits` >= 1 significant digits; reads back as no less.
 
         An ε of 1.25857 is "1.26" with three digits and "1.3" with two: what is printed stays proven. Use it
         for ε, δ and σ, whose private side is up, not for a number of steps.
         """
-        exact = Decimal(float(self))
+        exact = Decimal(repr(float(self)))  # the shortest decimal that reads back as this float
         if exact.is_infinite() or exact == 0:
             return "∞" if exact else "0"
         rounded = Context(prec=digits, rounding=ROUND_CEILING).plus(exact)
