@@ -57,8 +57,8 @@ def delta_warning(delta: float, num_examples: int) -> str | None:
     if delta * num_examples < 1:
         return None
     return (
-        f"privacy.delta = {delta:g} is not below 1/N = {1 / num_examples:.3g}: a mechanism that publishes one "
-        f"of the {num_examples} rows, drawn at random, would satisfy it. Lower privacy.delta."
+        f"privacy.delta = {delta:g} is not below 1/N = {1 / num_examples:.3g}: publishing one of the "
+        f"{num_examples} rows, drawn at random, would satisfy it. Lower privacy.delta."
     )
 
 

@@ -111,9 +111,7 @@ def _too_small(key: str, epsilon: float, floor: float) -> _validate.UserError:
     )
 
 
-def _close_in(
-    epsilon_at: Callable[[float], float], epsilon: float, inside: float, outside: float
-) -> float:
+def _close_in(epsilon_at: Callable[[float], float], epsilon: float, inside: float, outside: float) -> float:
     """Narrows the bracket to the tolerance and returns its inner end.
 
     ε is close to a power of the parameter, so a chord in logarithms (regula falsi, its target moved a

@@ -154,9 +154,7 @@ class RenyiOdometer:
         orders: λ >= 1, increasing, fixed in advance; δ is shared equally among them.
     """
 
-    def __init__(
-        self, *, delta: float, relation: Relation, orders: tuple[int, ...] = SIXTEEN_ORDERS
-    ) -> None:
+    def __init__(self, *, delta: float, relation: Relation, orders: tuple[int, ...] = SIXTEEN_ORDERS) -> None:
         self.delta, self.relation = _validate.fraction("delta", delta), relation
         self.orders = _orders(orders)
         self._spent = np.zeros(len(self.orders))

@@ -7,14 +7,13 @@ squares, compared with μ², is a filter for μ-GDP with the parameters of ordin
 import math
 from typing import final
 
-from scipy.special import log_ndtr
-
 from dpexp.accounting.accountant import UnsupportedEventError
 from dpexp.accounting.budget import Budget
 from dpexp.accounting.events import Composed, Event, Gaussian, Relation, Repeated
 from dpexp.accounting.filters import BudgetExceededError, checked_limits
+from dpexp.accounting.gaussian_profile import largest_gdp
 
-__all__ = ["GaussianFilter", "largest_gdp"]
+__all__ = ["GaussianFilter"]
 
 
 @final
@@ -56,35 +55,6 @@ class GaussianFilter:
     def _after(self, event: Event) -> float:
         square = _squared_gdp(event, self.relation)
         return math.nextafter(self._spent + square, math.inf) if square else self._spent
-
-
-def largest_gdp(epsilon: float, log_delta: float) -> float:
-    """The largest μ such that every μ-GDP mechanism is (ε, δ)-DP, rounded down.
-
-    Args:
-        epsilon: ε > 0.
-        log_delta: log δ < 0.
-
-    Returns:
-        μ with Φ(μ/2 - ε/μ) - e^ε Φ(-μ/2 - ε/μ) <= δ (Balle and Wang 2018, arXiv 1805.06530, Theorem 8).
-    """
-    low, high = 0.0, 1.0
-    while _log_delta_of_gdp(high, epsilon) <= log_delta:
-        low, high = high, 2 * high
-    while high - low > 1e-13 * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if _log_delta_of_gdp(middle, epsilon) <= log_delta else (low, middle)
-    return low
-
-
-def _log_delta_of_gdp(mu: float, epsilon: float) -> float:
-    """An upper bound on log δ of μ-GDP at ε: the difference of two normal tails, with its rounding error."""
-    if mu == 0:
-        return -math.inf
-    first = float(log_ndtr(mu / 2 - epsilon / mu))
-    ratio = epsilon + float(log_ndtr(-mu / 2 - epsilon / mu)) - first
-    error = 1e-14 * (1 + epsilon + abs(first))  # of the logarithms, and so relative of either tail
-    return first + math.log(min(-math.expm1(min(ratio, 0.0)) + error, 1.0))
 
 
 def _squared_gdp(event: Event, relation: Relation) -> float:

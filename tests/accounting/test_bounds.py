@@ -17,9 +17,7 @@ quick = settings(max_examples=200, deadline=None, derandomize=True)
 
 def bound(value, kind=Kind.CERTIFIED, **attributes):
     attributes = {"delta": 1e-5, **attributes}
-    return PrivacyBound(
-        value, kind=kind, accountant="rdp", relation=Relation.ADD_OR_REMOVE_ONE, **attributes
-    )
+    return PrivacyBound(value, kind=kind, accountant="rdp", relation=Relation.ADD_OR_REMOVE_ONE, **attributes)
 
 
 def test_a_bound_is_a_float():
@@ -40,7 +38,7 @@ def test_comparing_two_kinds_is_an_error(one, other):
 
 
 def test_comparing_an_epsilon_with_a_delta_is_an_error():
-    with pytest.raises(TypeError, match="epsilon.*delta"):
+    with pytest.raises(TypeError, match=r"epsilon.*delta"):
         _ = bound(1) < bound(0.5, delta=None)
 
 

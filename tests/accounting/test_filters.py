@@ -16,7 +16,8 @@ from dpexp.accounting.accountants import RenyiAccountant
 from dpexp.accounting.budget import Account, Budget, Phase, lots_within
 from dpexp.accounting.events import Composed, Gaussian, PoissonSampled, Relation, Repeated
 from dpexp.accounting.filters import BudgetExceededError, RenyiFilter, RenyiOdometer
-from dpexp.accounting.gaussian_filter import GaussianFilter, largest_gdp
+from dpexp.accounting.gaussian_filter import GaussianFilter
+from dpexp.accounting.gaussian_profile import epsilon_of_gdp, largest_gdp
 
 ADD = Relation.ADD_OR_REMOVE_ONE
 STEP = PoissonSampled(gaussian=Gaussian(noise_multiplier=4), sampling_probability=0.01)
@@ -192,9 +193,7 @@ def leaked_delta(orders, epsilon, sigma, delta=1e-5):
     return float(np.sum(np.max(gains, axis=0) * density) * (LOSSES[1] - LOSSES[0]))
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "sigma", "leak"), [(8, 1.5, 1.77), (2, 4.0, 1.55), (4, 2.0, 1.5)]
-)
+@pytest.mark.parametrize(("epsilon", "sigma", "leak"), [(8, 1.5, 1.77), (2, 4.0, 1.55), (4, 2.0, 1.5)])
 def test_the_filter_that_takes_any_order_leaks_and_one_fixed_order_does_not(epsilon, sigma, leak):
     assert leaked_delta(range(1, 33), epsilon, sigma) >= leak * 1e-5
     for order in range(1, 33):
@@ -238,5 +237,17 @@ def test_gaussian_filter_refuses_sampled_lots_and_overspending():
 
 @pytest.mark.parametrize("log_delta", [math.log(0.3), -11.5, -230.0, -690.0])
 @pytest.mark.parametrize("epsilon", [1e-3, 1.0, 30.0, 500.0])
-def test_largest_gdp_is_finite_and_positive_at_the_extremes(epsilon, log_delta):
-    assert 0 < largest_gdp(epsilon, log_delta) < 100
+def test_largest_gdp_and_its_epsilon_are_inverse_at_the_extremes(epsilon, log_delta):
+    mu = largest_gdp(epsilon, log_delta)
+    assert 0 < mu < 100
+    assert epsilon_of_gdp(mu, log_delta) == pytest.approx(epsilon, rel=1e-7, abs=1e-9)
+
+
+def test_partition_bound_is_the_golden_one():
+    # E = 100 epochs, zero-out, σ = 8, 4, 2 (golden rows partition_upper)
+    for sigma, value in ((8, 5.6795868550975655), (4, 13.206712240451987), (2, 33.103732335922465)):
+        found = epsilon_of_gdp(10 / sigma, math.log(1e-5))
+        assert found == pytest.approx(value, rel=1e-10)
+        assert found >= value * (1 - 1e-15)
+    assert epsilon_of_gdp(0, -11.5) == 0
+    assert math.isinf(epsilon_of_gdp(1e9, -11.5))

@@ -1,0 +1,73 @@
+"""The exact (ε, δ) of μ-Gaussian differential privacy, rounded to the private side.
+
+Balle and Wang (2018), arXiv 1805.06530, Theorem 8. A release on all rows with noise multiplier σ has μ = 1/σ;
+n of them have μ = √n/σ, whatever their order. No lot is drawn at random here: nothing is amplified.
+"""
+
+import math
+
+from scipy.special import log_ndtr
+
+__all__ = ["epsilon_of_gdp", "largest_gdp", "log_delta_of_gdp"]
+
+_MOST_EPSILON = 1e15
+
+
+def epsilon_of_gdp(mu: float, log_delta: float) -> float:
+    """The smallest ε such that every μ-GDP mechanism is (ε, δ)-DP, rounded up.
+
+    Args:
+        mu: μ >= 0.
+        log_delta: log δ < 0.
+
+    Returns:
+        ε >= 0; ∞ for μ so large that ε passes 10¹⁵.
+    """
+    low, high = 0.0, 1.0
+    if log_delta_of_gdp(mu, low) <= log_delta:
+        return low
+    while log_delta_of_gdp(mu, high) > log_delta:
+        low, high = high, 2 * high
+        if high > _MOST_EPSILON:
+            return math.inf
+    while high - low > 1e-13 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if log_delta_of_gdp(mu, middle) <= log_delta else (middle, high)
+    return high
+
+
+def largest_gdp(epsilon: float, log_delta: float) -> float:
+    """The largest μ such that every μ-GDP mechanism is (ε, δ)-DP, rounded down.
+
+    Args:
+        epsilon: ε > 0.
+        log_delta: log δ < 0.
+
+    Returns:
+        μ with Φ(μ/2 - ε/μ) - e^ε Φ(-μ/2 - ε/μ) <= δ (Balle and Wang 2018, arXiv 1805.06530, Theorem 8).
+    """
+    low, high = 0.0, 1.0
+    while log_delta_of_gdp(high, epsilon) <= log_delta:
+        low, high = high, 2 * high
+    while high - low > 1e-13 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if log_delta_of_gdp(middle, epsilon) <= log_delta else (low, middle)
+    return low
+
+
+def log_delta_of_gdp(mu: float, epsilon: float) -> float:
+    """An upper bound on log δ at ε of every μ-GDP mechanism: Φ(μ/2 - ε/μ) - e^ε Φ(-μ/2 - ε/μ).
+
+    Args:
+        mu: μ >= 0.
+        epsilon: ε >= 0.
+
+    Returns:
+        log δ <= 0, with the rounding error of the difference of two normal tails added.
+    """
+    if mu == 0:
+        return -math.inf
+    first = float(log_ndtr(mu / 2 - epsilon / mu))
+    ratio = epsilon + float(log_ndtr(-mu / 2 - epsilon / mu)) - first
+    error = 1e-14 * (1 + epsilon + abs(first))  # of the logarithms, and so relative of either tail
+    return first + math.log(min(-math.expm1(min(ratio, 0.0)) + error, 1.0))
