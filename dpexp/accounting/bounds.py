@@ -20,13 +20,14 @@ class Kind(StrEnum):
 
 
 class Quantity(StrEnum):
-    """What a figure measures. The last four are solutions for a target (ε, δ), not privacy figures."""
+    """What a figure measures. From the third on they are solutions for a target (ε, δ)."""
 
     EPSILON = "epsilon"
     DELTA = "delta"
     NOISE_MULTIPLIER = "noise_multiplier"
     STEPS = "steps"
     SAMPLING_PROBABILITY = "sampling_probability"
+    LOT_SIZE = "lot_size"
     NOISE_SCALE = "noise_scale"
 
 
@@ -85,6 +86,10 @@ class PrivacyBound(float):
     def described(self, **attributes: Any) -> "PrivacyBound":
         """The same figure with some attributes replaced (`sampler="poisson"`)."""
         return PrivacyBound(float(self), **{**self.__dict__, **attributes})
+
+    def with_value(self, value: float) -> "PrivacyBound":
+        """Another figure with the same attributes."""
+        return PrivacyBound(value, **self.__dict__)
 
     def rounded_up(self, digits: int) -> str:
         """The figure for print: at most `digits` >= 1 significant digits; reads back as no less.

@@ -46,15 +46,22 @@ def most_steps(epsilon_at: Callable[[int], float], epsilon: float, *, at_most: i
         epsilon: Target ε > 0.
         at_most: Where the search ends.
     """
-    if at_most == 0 or not float(epsilon_at(1)) <= epsilon:
-        return 0
-    low, high = 1, 2
-    while high < at_most and float(epsilon_at(high)) <= epsilon:
-        low, high = high, 4 * high
-    high = min(high, at_most + 1)
-    while high - low > 1:
-        middle = (low + high) // 2 if high < 4 * low else math.isqrt(low * high)
-        low, high = (middle, high) if float(epsilon_at(middle)) <= epsilon else (low, middle)
+    low, high = 0, 1
+    value_low, value_high = 0.0, float(epsilon_at(1)) if at_most else math.inf
+    while high < at_most and value_high <= epsilon:
+        low, high, value_low = high, min(4 * high, at_most), value_high
+        value_high = float(epsilon_at(high))
+    if high <= at_most and value_high <= epsilon:
+        return high
+    for turn in range(200):
+        if high - low <= 1:
+            break
+        middle = _whole_probe(low, high, value_low, value_high, epsilon, turn)
+        value = float(epsilon_at(middle))
+        if value <= epsilon:
+            low, value_low = middle, value
+        else:
+            high, value_high = middle, value
     return low
 
 
@@ -142,3 +149,11 @@ def _probe(
     margin = 0.4 * _TOLERANCE / abs(width)  # aims beside the root, alternately on either side
     aimed = share + (margin if turn % 3 == 1 else -margin)
     return inside * math.exp(width * min(max(aimed, margin), 1 - margin))
+
+
+def _whole_probe(low: int, high: int, value_low: float, value_high: float, epsilon: float, turn: int) -> int:
+    if turn % 3 == 2 or not 0 < value_low < value_high < math.inf:
+        return (low + high) // 2
+    share = math.log(epsilon / value_low) / math.log(value_high / value_low)
+    aimed = math.floor(low * math.exp(share * math.log(high / low))) + turn % 3
+    return min(max(aimed, low + 1), high - 1)

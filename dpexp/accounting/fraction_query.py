@@ -1,8 +1,8 @@
 """The extra query of adaptive clipping: which share of a lot's gradients is within the clip norm.
 
 Andrew et al. (2021), "Differentially Private Learning with Adaptive Clipping", arXiv 1905.03871. Every
-example contributes b - 1/2, b = 1[‖g‖ <= C_t], to a second noised sum over the same lot. Its sensitivity is 1/2
-under add-or-remove-one and 1 under replace-one. C_t depends on noisy outputs only, and what a step costs
+example contributes b - 1/2, b = 1[‖g‖ <= C_t], to a second noised sum over the same lot. Its sensitivity is
+1/2 under add-or-remove-one and 1 under replace-one. C_t depends on noisy outputs only, and what a step costs
 does not depend on C_t, so the privacy parameters stay fixed in advance.
 """
 
