@@ -7,11 +7,10 @@ squares, compared with μ², is a filter for μ-GDP with the parameters of ordin
 import math
 from typing import final
 
-from dpexp.accounting.accountant import UnsupportedEventError
 from dpexp.accounting.budget import Budget
-from dpexp.accounting.events import Composed, Event, Gaussian, Relation, Repeated
+from dpexp.accounting.events import Event, Relation
 from dpexp.accounting.filters import BudgetExceededError, checked_limits
-from dpexp.accounting.gaussian_profile import largest_gdp
+from dpexp.accounting.gaussian_profile import largest_gdp, squared_gdp
 
 __all__ = ["GaussianFilter"]
 
@@ -30,7 +29,8 @@ class GaussianFilter:
     def __init__(self, *, budget: Budget, relation: Relation) -> None:
         epsilon, log_delta = checked_limits(budget)
         self.budget, self.relation = budget, relation
-        self._limit = largest_gdp(epsilon, log_delta) ** 2 * (1 - 1e-15)
+        # 1e-13 is more than the roundings of `squared_gdp`.
+        self._limit = largest_gdp(epsilon, log_delta) ** 2 * (1 - 1e-13)
         self._spent = 0.0
 
     def affords(self, event: Event) -> bool:
@@ -53,22 +53,5 @@ class GaussianFilter:
         self._spent = after
 
     def _after(self, event: Event) -> float:
-        square = _squared_gdp(event, self.relation)
+        square = squared_gdp(event, self.relation)
         return math.nextafter(self._spent + square, math.inf) if square else self._spent
-
-
-def _squared_gdp(event: Event, relation: Relation) -> float:
-    """Σ 1/σ², or the part of the event that has none."""
-    match event:
-        case Gaussian():
-            sigma = event.effective_multiplier(relation)
-            return math.inf if sigma * sigma == 0 else 1 / (sigma * sigma)
-        case Repeated(part, count):
-            return 0.0 if count == 0 else count * _squared_gdp(part, relation)
-        case Composed(parts):
-            return math.fsum(_squared_gdp(part, relation) for part in parts)
-        case _:
-            raise UnsupportedEventError(
-                f"{event!r} draws a lot; the Gaussian filter is for releases on all rows.\n"
-                "Use RenyiFilter for sampled releases."
-            )

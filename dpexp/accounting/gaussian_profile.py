@@ -8,7 +8,10 @@ import math
 
 from scipy.special import log_ndtr
 
-__all__ = ["epsilon_of_gdp", "largest_gdp", "log_delta_of_gdp"]
+from dpexp.accounting.accountant import UnsupportedEventError
+from dpexp.accounting.events import Composed, Event, Gaussian, Relation, Repeated
+
+__all__ = ["epsilon_of_gdp", "largest_gdp", "log_delta_of_gdp", "squared_gdp"]
 
 _MOST_EPSILON = 1e15
 
@@ -71,3 +74,24 @@ def log_delta_of_gdp(mu: float, epsilon: float) -> float:
     ratio = epsilon + float(log_ndtr(-mu / 2 - epsilon / mu)) - first
     error = 1e-14 * (1 + epsilon + abs(first))  # of the logarithms, and so relative of either tail
     return first + math.log(min(-math.expm1(min(ratio, 0.0)) + error, 1.0))
+
+
+def squared_gdp(event: Event, relation: Relation) -> float:
+    """μ² = Σ 1/σ² of releases on all rows, to a few roundings.
+
+    Raises:
+        UnsupportedEventError: A part of the event draws a lot.
+    """
+    match event:
+        case Gaussian():
+            sigma = event.effective_multiplier(relation)
+            return math.inf if sigma * sigma == 0 else 1 / (sigma * sigma)
+        case Repeated(part, count):
+            return 0.0 if count == 0 else count * squared_gdp(part, relation)
+        case Composed(parts):
+            return math.fsum(squared_gdp(part, relation) for part in parts)
+        case _:
+            raise UnsupportedEventError(
+                f"{event!r} draws a lot; the Gaussian profile is for releases on all rows.\n"
+                "Use accountant=pld, rdp or moments, or RenyiFilter, for sampled releases."
+            )
