@@ -20,10 +20,11 @@ class Kind(StrEnum):
 
 
 class Quantity(StrEnum):
-    """What a figure measures. From the third on they are solutions for a target (ε, δ)."""
+    """What a figure measures. From the fourth on they are solutions for a target (ε, δ)."""
 
     EPSILON = "epsilon"
     DELTA = "delta"
+    REALIZED_LOSS = "realized_loss"  # of an odometer: holds for the outputs seen, is no ε of a mechanism
     NOISE_MULTIPLIER = "noise_multiplier"
     STEPS = "steps"
     SAMPLING_PROBABILITY = "sampling_probability"
@@ -90,6 +91,16 @@ class PrivacyBound(float):
     def with_value(self, value: float) -> "PrivacyBound":
         """Another figure with the same attributes."""
         return PrivacyBound(value, **self.__dict__)
+
+    @property
+    def warning(self) -> str | None:
+        """What makes the figure larger than it need be, if anything is known to."""
+        if not self.saturated:
+            return None
+        return (
+            f"The best moment order, λ = {self.order}, is the last one that accountant={self.accountant} tries: "
+            "more orders would prove a smaller figure. Set accountant=rdp or pld."
+        )
 
     def rounded_up(self, digits: int) -> str:
         """The figure for print: at most `digits` >= 1 significant digits; reads back as no less.

@@ -28,7 +28,7 @@ import numpy as np
 
 from dpexp import _validate
 from dpexp.accounting.accountants import MomentsAccountant
-from dpexp.accounting.bounds import Kind, PrivacyBound
+from dpexp.accounting.bounds import Kind, PrivacyBound, Quantity
 from dpexp.accounting.budget import Budget, Phase
 from dpexp.accounting.events import Event, Relation
 from dpexp.accounting.moments import Array
@@ -145,8 +145,8 @@ class RenyiOdometer:
     """Says at any time, whatever was chosen from earlier outputs, what has been spent.
 
     *Formal guarantees.* With probability at least 1-δ, the realized privacy loss is at most `epsilon()`
-    at *every* time at once, also at a stop chosen from the outputs. At a time fixed in advance this implies
-    (ε, δ)-differential privacy.
+    at *every* time at once, also at a stop chosen from the outputs. It depends on the outputs, so it is not
+    the ε of a mechanism, and a `Guarantee` does not quote it.
 
     Args:
         delta: δ in (0, 1).
@@ -176,6 +176,7 @@ class RenyiOdometer:
             accountant="odometer",
             relation=self.relation,
             delta=self.delta,
+            quantity=Quantity.REALIZED_LOSS,
             order=self.orders[best] if released else None,
             saturated=released and best == len(self.orders) - 1,
         )

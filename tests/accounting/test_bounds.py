@@ -61,6 +61,11 @@ def test_described_replaces_attributes_and_keeps_the_rest():
     assert (float(changed), changed.order, changed.sampler) == (1.5, 3, "shuffle")
 
 
+def test_a_figure_from_the_last_order_says_so():
+    assert bound(1, order=7).warning is None
+    assert "λ = 32, is the last one" in bound(1, order=32, saturated=True).warning
+
+
 @pytest.mark.parametrize("bad", [-1e-300, math.nan, -math.inf])
 def test_a_figure_below_zero_or_undefined_cannot_be_built(bad):
     with pytest.raises(ValueError, match="found"):

@@ -1,7 +1,7 @@
 """Speed of the accountants side by side with their peers: python -m tests.benchmarks.accounting.
 
-Every repetition asks a question of its own (another σ, another ε), so that no cache answers it. All run in one
-process. Prints a table and writes outputs/benchmarks/accounting.json.
+Every repetition asks a question of its own (another σ, another ε), so that no cache answers it. All run in
+one process. Prints a table and writes outputs/benchmarks/accounting.json.
 """
 
 import importlib.util
