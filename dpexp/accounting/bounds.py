@@ -98,8 +98,8 @@ class PrivacyBound(float):
         if not self.saturated:
             return None
         return (
-            f"The best moment order, λ = {self.order}, is the last one that accountant={self.accountant} tries: "
-            "more orders would prove a smaller figure. Set accountant=rdp or pld."
+            f"The best moment order, λ = {self.order}, is the last one that accountant={self.accountant} "
+            "tries: more orders would prove a smaller figure. Set accountant=rdp or pld."
         )
 
     def rounded_up(self, digits: int) -> str:

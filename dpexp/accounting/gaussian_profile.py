@@ -6,7 +6,7 @@ n of them have μ = √n/σ, whatever their order. No lot is drawn at random her
 
 import math
 
-from scipy.special import log_ndtr
+from scipy.special import erfcx, log_ndtr
 
 from dpexp.accounting.accountant import UnsupportedEventError
 from dpexp.accounting.events import Composed, Event, Gaussian, Relation, Repeated
@@ -66,14 +66,30 @@ def log_delta_of_gdp(mu: float, epsilon: float) -> float:
         epsilon: ε >= 0.
 
     Returns:
-        log δ <= 0, with the rounding error of the difference of two normal tails added.
+        log δ <= 0, with its own rounding error added.
     """
     if mu == 0:
         return -math.inf
-    first = float(log_ndtr(mu / 2 - epsilon / mu))
-    ratio = epsilon + float(log_ndtr(-mu / 2 - epsilon / mu)) - first
+    a = epsilon / mu - mu / 2
+    first = float(log_ndtr(-a))
+    ratio = epsilon + float(log_ndtr(-epsilon / mu - mu / 2)) - first
     error = 1e-14 * (1 + epsilon + abs(first))  # of the logarithms, and so relative of either tail
-    return first + math.log(min(-math.expm1(min(ratio, 0.0)) + error, 1.0))
+    difference = first + math.log(min(-math.expm1(min(ratio, 0.0)) + error, 1.0))
+    return min(difference, _chord(a, mu), 0.0)
+
+
+def _chord(a: float, mu: float) -> float:
+    """An upper bound on log δ that is tight for small μ, where the difference of tails loses its digits.
+
+    δ = φ(a)(M(a) - M(a+μ)) with the Mills ratio M = Φ(-x)/φ(x), and -M'(x) = 1 - xM(x) falls with x, so that
+    M(a) - M(a+μ) <= μ(1 - aM(a)).
+    """
+    if a < -30 or math.isinf(a):
+        return 0.0
+    mills = math.sqrt(math.pi / 2) * float(erfcx(a / math.sqrt(2)))
+    slope = 1 - a * mills + 1e-14 * (1 + abs(a) * mills)
+    log_density = -a * a / 2 * (1 - 1e-15) - math.log(2 * math.pi) / 2
+    return log_density + math.log(mu) + math.log(slope) + 1e-14
 
 
 def squared_gdp(event: Event, relation: Relation) -> float:

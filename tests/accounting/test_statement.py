@@ -72,6 +72,7 @@ def test_a_delta_or_a_noise_multiplier_is_not_quoted_as_an_epsilon():
     for wrong in (
         figure(1e-6, Kind.CERTIFIED, delta=None),
         figure(4, Kind.CERTIFIED, quantity=Quantity.NOISE_MULTIPLIER),
+        figure(4, Kind.CERTIFIED, quantity=Quantity.REALIZED_LOSS),  # an odometer's
     ):
         with pytest.raises(UserError, match="an ε at some δ"):
             guarantee(epsilon=wrong)
