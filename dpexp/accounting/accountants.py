@@ -8,11 +8,13 @@ from typing import final
 import numpy as np
 
 from dpexp import _validate
-from dpexp.accounting import moments
-from dpexp.accounting.accountant import AbstractAccountant, UnsupportedEventError
+from dpexp.accounting.accountant import AbstractAccountant
 from dpexp.accounting.bounds import Kind, PrivacyBound
-from dpexp.accounting.events import Composed, Event, Gaussian, PoissonSampled, Relation, Repeated
+from dpexp.accounting.events import Event, Relation
 from dpexp.accounting.moments import Array
+from dpexp.accounting.pair_moments import composed_log_moments
+from dpexp.accounting.pairs import PairCounts
+from dpexp.accounting.samplers import dominating_pairs
 
 __all__ = [
     "AbstractLogMomentAccountant",
@@ -73,7 +75,11 @@ class AbstractLogMomentAccountant(AbstractAccountant[LogMoments]):
         Raises:
             UnsupportedEventError: No bound is known here for a part of the event; it is named.
         """
-        return _price(self.orders, event, relation)
+        return self.cost_of(dominating_pairs(self.name, event, relation))
+
+    def cost_of(self, pairs: PairCounts) -> LogMoments:
+        """The cost of a composition of dominating pairs."""
+        return LogMoments(composed_log_moments(pairs, self.orders))
 
     def epsilon(self, cost: LogMoments, delta: float, relation: Relation) -> PrivacyBound:
         """The smallest ε that this cost proves at `delta` in (0, 1)."""
@@ -185,33 +191,3 @@ def _total_variations(lambdas: Array, alphas: Array) -> Array:
     kappa = np.min(alphas / lambdas, axis=1)
     tv: Array = np.sqrt(np.minimum(kappa / 2, -np.expm1(-kappa)))
     return tv
-
-
-@lru_cache(maxsize=65_536)
-def _price(orders: tuple[int, ...], event: Event, relation: Relation) -> LogMoments:
-    lambdas = _as_array(orders)
-    match event:
-        case Gaussian():
-            sigma = event.effective_multiplier(relation)
-            return LogMoments(moments.gaussian_log_moments(sigma, lambdas))
-        case PoissonSampled():
-            return LogMoments(_price_poisson(orders, event, relation))
-        case Repeated():
-            return event.count * _price(orders, event.event, relation)
-        case Composed():
-            parts = [_price(orders, part, relation) for part in event.events]
-            return sum(parts, start=LogMoments(np.zeros(len(orders))))
-        case _:
-            raise UnsupportedEventError(f"No bound is known for {event!r}.")
-
-
-def _price_poisson(orders: tuple[int, ...], event: PoissonSampled, relation: Relation) -> Array:
-    if relation is Relation.REPLACE_ONE:
-        raise UnsupportedEventError(
-            f"The moments of Poisson lots are proven for add_or_remove_one and zero_out, not for "
-            f"{relation}: {event!r} cannot be priced.\n"
-            "Set privacy.relation=add_or_remove_one; a replaced example is one removed and one added."
-        )
-    q, sigma = event.sampling_probability, event.gaussian.noise_multiplier
-    alpha = moments.log_moments(q, sigma, orders)
-    return moments.round_up(alpha, _as_array(orders), q, sigma)
