@@ -22,10 +22,9 @@ from dpexp.accounting.pairs import FixedSizePair, OpposedPair, PoissonPair
 __all__ = ["SMALLEST_SIGMA", "Direction", "directions_of"]
 
 SMALLEST_SIGMA = 0.02  # below it a grid takes more than ~20,000 points
-_FINE = 0.03  # of min(σ, σ²): adds about 0.09 · 0.03² to ε, relatively
 _FINE_LOSS = 0.1  # largest order × distance of neighboring losses
 _IDLE = -45.0  # log of the mass that may be rounded to a larger, but not infinite, loss
-_COARSE = 300  # points for finding the contour
+_COARSE = 200  # points for finding the contour
 
 SampledPair = PoissonPair | OpposedPair | FixedSizePair
 
@@ -49,30 +48,31 @@ class Direction:
         low, high = self._reach(log_share)
         return self.make(self.pair.q, Grid(np.linspace(low, high, _COARSE), self.pair.sigma))
 
-    def fine(self, log_share: float, c: float) -> Atoms:
+    def fine(self, log_share: float, c: float, fineness: float) -> Atoms:
         """Atoms fine enough for orders near c.
 
         Args:
             log_share: log of the P-mass that may be charged as an infinite loss.
             c: Real part of the contour.
+            fineness: Distance of grid points ÷ min(σ, σ²), which adds about 0.09 · fineness² to ε, relatively.
         """
         low, high = self._reach(log_share)
         points = np.linspace(low, high, 2000)
-        density = 1 / self._spacing(points, c)
+        density = 1 / self._spacing(points, c, fineness)
         total = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2 * np.diff(points))])
         count = int(np.ceil(total[-1])) + 2
         z = np.interp(np.linspace(0, total[-1], count), total, points)
         return self.make(self.pair.q, Grid(z, self.pair.sigma))
 
-    def _spacing(self, z: Array, c: float) -> Array:
+    def _spacing(self, z: Array, c: float, fineness: float) -> Array:
         q, s = self.pair.q, self.pair.sigma
         x = (2 * np.abs(z) - 1) / 2 / s / s
         log_r = np.logaddexp(np.log1p(-q), np.log(q) + x)
         share = np.exp(np.log(q) + x - log_r)  # d log R / dx
         by_loss = _FINE_LOSS * s * s / ((c + 1) * share)
         by_rule = s * s / (np.abs(z) + 1)  # the eight-point rule is exact to rounding up to here
-        floor = _FINE * min(s, s * s) / 8
-        spacing: Array = np.minimum(np.minimum(_FINE * min(s, s * s), np.maximum(by_loss, floor)), by_rule)
+        widest = fineness * min(s, s * s)
+        spacing: Array = np.minimum(np.minimum(widest, np.maximum(by_loss, widest / 8)), by_rule)
         return spacing
 
     def _reach(self, log_share: float) -> tuple[float, float]:

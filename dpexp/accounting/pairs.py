@@ -6,7 +6,7 @@ hockey-stick divergence of the two outputs is at most H_α(P‖Q). Dominating pa
 that the pairs made in `samplers.py` dominate: docs/theory/sampling.md.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -85,13 +85,24 @@ class PairCounts(Mapping[Pair, int]):
         return hash(frozenset(self._counts.items()))
 
     def __add__(self, other: "PairCounts") -> "PairCounts":
-        total = dict(self._counts)
-        for pair, n in other.items():
-            total[pair] = total.get(pair, 0) + n
-        return PairCounts(total)
+        return PairCounts.total((self, other))
+
+    @classmethod
+    def total(cls, parts: Iterable["PairCounts"]) -> "PairCounts":
+        """The cost of all the parts."""
+        counts: dict[Pair, int] = {}
+        for part in parts:
+            for pair, n in part._counts.items():
+                counts[pair] = counts.get(pair, 0) + n
+        return cls(counts)
 
     def __rmul__(self, count: int) -> "PairCounts":
         return PairCounts({pair: count * n for pair, n in self._counts.items()})
+
+    @property
+    def total_count(self) -> int:
+        """How many releases there are."""
+        return sum(self._counts.values())
 
     def __repr__(self) -> str:
         return f"PairCounts({self._counts!r})"

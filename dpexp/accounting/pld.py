@@ -23,7 +23,7 @@ from dpexp.accounting.samplers import dominating_pairs
 
 __all__ = ["PLDAccountant", "compositions", "gaussian_variance"]
 
-_MOST_PAIRS = 200
+_MOST_PAIRS = 100
 
 
 @final

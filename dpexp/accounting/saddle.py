@@ -18,7 +18,7 @@ __all__ = ["Composition", "Line", "Saddle"]
 
 _SLACK = 3.0
 _EVERY_ORDER = np.geomspace(1e-4, 2e7, 120)
-_NEARBY = np.linspace(0.3, 2.0, 86)
+_NEARBY = np.linspace(0.3, 2.0, 52)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,24 +77,30 @@ class Saddle:
         self._composition, self._log_delta, self._log_tau = composition, log_delta, log_tau
         self.log_share = log_delta + log_tau - np.log(composition.releases)
         self._coarse = [(d.coarse(self.log_share), n) for d, n in composition.sampled.items()]
-        self._look_at(_EVERY_ORDER)
+        self._orders, self._at = _EVERY_ORDER, self._cumulants_at(_EVERY_ORDER)
 
     def at_delta(self) -> tuple[float, float]:
         """The order c and ε = K'(c) at which δ is about the wanted one."""
         for _ in range(2):
             away = np.abs(self._log_deltas() - self._log_delta)
-            best = int(np.argmin(np.where(self._at.mean >= 0, away, np.inf)))
-            order = float(self._orders[best])
-            self._look_at(np.union1d(_EVERY_ORDER, order * _NEARBY))
+            order = float(self._orders[int(np.argmin(np.where(self._at.mean >= 0, away, np.inf)))])
+            self._look_near(order)
         return order, float(np.interp(order, self._orders, self._at.mean))
 
     def at_epsilon(self, epsilon: float) -> float:
         """The order with K'(c) = ε, nearly."""
         for _ in range(2):
-            tail = self._at.value - self._orders * epsilon - np.log(self._orders) - np.log1p(self._orders)
-            order = float(self._orders[int(np.argmin(tail))])
-            self._look_at(np.union1d(_EVERY_ORDER, order * _NEARBY))
+            order = float(self._orders[int(np.argmin(self._tail(epsilon)))])
+            self._look_near(order)
         return order
+
+    def log_delta_at(self, epsilon: float) -> float:
+        """About log δ(ε), the tail bound of the best order."""
+        return min(float(np.min(self._tail(epsilon))), 0.0)
+
+    def _tail(self, epsilon: float) -> Array:
+        rate: Array = self._at.value - self._orders * epsilon
+        return rate - np.log(self._orders) - np.log1p(self._orders)
 
     def line(self, top: float, epsilon: float) -> Line:
         """A line c <= top and the smallest D with Σ_{m≠0} e^(cmD) δ(ε + mD) below about τδ, by Chernoff.
@@ -107,7 +113,7 @@ class Saddle:
         lines = self._orders[(self._orders <= top) & (self._orders >= 0.3 * top) & (exponent <= slack)]
         lines = np.append(lines, top)
         gap = self._orders - lines[:, np.newaxis]
-        usable = gap > 0.02 * lines[:, np.newaxis]
+        usable = gap > 0.03 * lines[:, np.newaxis]
         right = np.where(usable, (exponent - log_small) / np.where(usable, gap, 1.0), np.inf).min(axis=1)
         period = np.maximum(np.maximum(right, 0.0), -log_small / lines)
         best = int(np.argmin(period))
@@ -121,10 +127,20 @@ class Saddle:
         log_delta: Array = self._at.value - self._orders * self._at.mean
         return log_delta + np.log(np.maximum(mills / 2, 1e-300))
 
-    def _look_at(self, orders: Array) -> None:
-        at, variance = _cumulants(self._coarse, orders), self._composition.variance
-        self._orders = orders
+    def _look_near(self, order: float) -> None:
+        new = np.setdiff1d(order * _NEARBY, self._orders)
+        orders = np.concatenate([self._orders, new])
+        rank, at, more = np.argsort(orders), self._at, self._cumulants_at(new)
+        self._orders = orders[rank]
         self._at = _Cumulants(
+            np.concatenate([at.value, more.value])[rank],
+            np.concatenate([at.mean, more.mean])[rank],
+            np.concatenate([at.variance, more.variance])[rank],
+        )
+
+    def _cumulants_at(self, orders: Array) -> _Cumulants:
+        at, variance = _cumulants(self._coarse, orders), self._composition.variance
+        return _Cumulants(
             at.value + variance * orders * (orders + 1) / 2,
             at.mean + variance * (orders + 0.5),
             at.variance + variance,

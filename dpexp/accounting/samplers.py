@@ -130,8 +130,7 @@ def dominating_pairs(accountant: str, event: Event, relation: Relation) -> PairC
         case Repeated():
             return event.count * dominating_pairs(accountant, event.event, relation)
         case Composed():
-            parts = [dominating_pairs(accountant, part, relation) for part in event.events]
-            return sum(parts, start=PairCounts())
+            return PairCounts.total(dominating_pairs(accountant, part, relation) for part in event.events)
     sampler, to_pairs = _sampling(event)
     rule = rule_of(sampler, relation)
     if accountant not in rule.accountants:
