@@ -45,7 +45,7 @@ class Direction:
 
     def coarse(self, log_share: float) -> Atoms:
         """Atoms good enough to find the contour with."""
-        low, high = self._reach(log_share)
+        low, high = self.reach(log_share)
         return self.make(self.pair.q, Grid(np.linspace(low, high, _COARSE), self.pair.sigma))
 
     def fine(self, log_share: float, c: float, fineness: float) -> Atoms:
@@ -56,7 +56,7 @@ class Direction:
             c: Real part of the contour.
             fineness: Distance of grid points ÷ min(σ, σ²), which adds about 0.09 · fineness² to ε, relatively.
         """
-        low, high = self._reach(log_share)
+        low, high = self.reach(log_share)
         points = np.linspace(low, high, 2000)
         density = 1 / self._spacing(points, c, fineness)
         total = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2 * np.diff(points))])
@@ -75,7 +75,8 @@ class Direction:
         spacing: Array = np.minimum(np.minimum(widest, np.maximum(by_loss, widest / 8)), by_rule)
         return spacing
 
-    def _reach(self, log_share: float) -> tuple[float, float]:
+    def reach(self, log_share: float) -> tuple[float, float]:
+        """Ends of a grid beyond which at most this share of the P-mass has a large loss."""
         q, s = self.pair.q, self.pair.sigma
         base, shifted = s * _deviations(log_share), 1 + s * _deviations(log_share - np.log(q))
         idle = s * _deviations(max(log_share, _IDLE))  # the side of small losses is charged no infinite loss

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dpexp.accounting.atoms import Atoms
 from dpexp.accounting.moments import Array
 
-__all__ = ["TERMS", "Contour", "Group", "Inversion"]
+__all__ = ["TERMS", "Contour", "Group", "Inversion", "characteristic"]
 
 _U = 2.0**-53
 _BLOCK = 64
@@ -109,7 +109,7 @@ class _Factor:
         total = float(weights.sum())
         weights /= total
         t = contour.step * np.arange(TERMS)
-        ratio = _characteristic(weights, contour.step * atoms.loss)
+        ratio = characteristic(weights, contour.step * atoms.loss, _BLOCK)
         exponent_error = 4 * _U * (np.abs(atoms.log_mass) + np.abs(c * atoms.loss) + abs(top))
         relative = atoms.mass_error + c * atoms.loss_error + exponent_error + 4 * _U * (len(weights) + 16)
         at_c = float((weights * relative).sum()) * (1 + 1e-9)
@@ -120,11 +120,11 @@ class _Factor:
         return cls(ratio, error, ceiling, top + np.log(total), at_c + 8 * _U * abs(top))
 
 
-def _characteristic(weights: Array, angles: Array) -> NDArray[np.complex128]:
-    """Σ_j w_j exp(ikθ_j) for k = 0 … TERMS-1, as a product of matrices: k = 64a + b."""
-    block = np.arange(_BLOCK)[:, np.newaxis]
-    fine = np.exp(1j * block * angles)
-    coarse = np.exp(1j * (block * _BLOCK) * angles) * weights
-    product: NDArray[np.complex128] = (coarse @ fine.T).reshape(TERMS)
+def characteristic(weights: Array, angles: Array, block: int) -> NDArray[np.complex128]:
+    """Σ_j w_j exp(ikθ_j) for k = 0 … block² - 1, as a product of matrices: k = block·a + b."""
+    digits = np.arange(block)[:, np.newaxis]
+    fine = np.exp(1j * digits * angles)
+    coarse = np.exp(1j * (digits * block) * angles) * weights
+    product: NDArray[np.complex128] = (coarse @ fine.T).reshape(block * block)
     product[np.abs(product) < 1e-200] = 1e-200  # far below its error, and log stays finite
     return product

@@ -1,43 +1,46 @@
-"""The closed form of one release of the Poisson-sampled Gaussian, in floating point."""
+"""The closed form of one release of the Poisson-sampled Gaussian, in floating point.
+
+The outcomes whose loss exceeds ε are those z above, or below, one point, since R(z) = μ/μ₀ rises with z.
+"""
+
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import log_ndtr
 
-__all__ = ["one_release_log_delta"]
+__all__ = ["OneRelease"]
 
 
-def one_release_log_delta(q: float, sigma: float, epsilon: float) -> tuple[float, float]:
-    """The log δ(ε) of one Poisson-sampled release, (μ, μ₀) first and (μ₀, μ) second, in floating point.
+@dataclass(frozen=True, kw_only=True)
+class OneRelease:
+    """One release at sampling probability q in (0, 1) with noise σ > 0."""
 
-    The outcomes where the loss exceeds ε are z above, or below, one point, since R(z) = μ/μ₀ rises with z:
-    z = σ² log((e^(±ε) - 1 + q)/q) + 1/2.
+    q: float
+    sigma: float
 
-    Args:
-        q: Sampling probability in (0, 1).
-        sigma: σ > 0.
-        epsilon: ε >= 0.
-    """
-    up = sigma**2 * (np.log(np.expm1(epsilon) + q) - np.log(q)) + 0.5 if epsilon < 700 else np.inf
-    if epsilon >= 700:
-        up = sigma**2 * (epsilon - np.log(q)) + 0.5
-    remove = _above(q, sigma, epsilon, float(up))
-    gap = np.expm1(-epsilon) + q
-    add = -np.inf if gap <= 0 else _below(q, sigma, epsilon, float(sigma**2 * np.log(gap / q) + 0.5))
-    return remove, add
+    def log_delta(self, epsilon: float) -> float:
+        """The log δ at ε >= 0, the larger of both directions."""
+        return max(self._remove(epsilon), self._add(epsilon))
 
+    def _remove(self, epsilon: float) -> float:
+        # δ = (1-q)Q₀(z) + qQ₁(z) - e^ε Q₀(z) = q[Q₁(z) - E(z)Q₀(z)], where R(z) = e^ε: 1-q+qE = e^ε
+        q, sigma = self.q, self.sigma
+        log_e = np.log1p(np.expm1(epsilon) / q) if epsilon < 300 else epsilon - np.log(q)
+        z = float(sigma**2 * log_e) + 0.5
+        first, second = float(log_ndtr((1 - z) / sigma)), float(log_ndtr(-z / sigma) + log_e)
+        return float(np.log(q)) + _log_difference(first, second)
 
-def _above(q: float, sigma: float, epsilon: float, z: float) -> float:
-    # δ = q Q₁(z) - (e^ε - 1 + q) Q₀(z), and e^ε - 1 + q = q E(z)
-    first, second = log_ndtr((1 - z) / sigma), log_ndtr(-z / sigma) + (2 * z - 1) / 2 / sigma**2
-    return _log_difference(np.log(q) + first, np.log(q) + second)
-
-
-def _below(q: float, sigma: float, epsilon: float, z: float) -> float:
-    # δ = (1 - e^ε(1-q)) Φ₀(z) - e^ε q Φ₁(z), and 1 - e^ε(1-q) = e^ε q E(z)
-    first = log_ndtr(z / sigma) + (2 * z - 1) / 2 / sigma**2
-    return _log_difference(epsilon + np.log(q) + first, epsilon + np.log(q) + log_ndtr((z - 1) / sigma))
+    def _add(self, epsilon: float) -> float:
+        # δ = Φ₀(z) - e^ε[(1-q)Φ₀(z) + qΦ₁(z)] = e^ε q[E(z)Φ₀(z) - Φ₁(z)], where R(z) = e^(-ε)
+        q, sigma = self.q, self.sigma
+        e = 1 + np.expm1(-epsilon) / q
+        if e <= 0:
+            return -np.inf
+        z = float(sigma**2 * np.log(e)) + 0.5
+        first, second = float(log_ndtr(z / sigma) + np.log(e)), float(log_ndtr((z - 1) / sigma))
+        return epsilon + float(np.log(q)) + _log_difference(first, second)
 
 
 def _log_difference(larger: float, smaller: float) -> float:
-    gap = float(smaller) - float(larger)
-    return float(larger) + float(np.log(-np.expm1(gap))) if gap < 0 else -np.inf
+    gap = smaller - larger
+    return larger + float(np.log(-np.expm1(gap))) if gap < 0 else -np.inf
