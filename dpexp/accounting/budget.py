@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import final
 
 from dpexp import _validate
+from dpexp.accounting import calibration
 from dpexp.accounting.accountant import AnyAccountant, Cost
 from dpexp.accounting.bounds import Kind, PrivacyBound
 from dpexp.accounting.events import Event, Relation
@@ -138,11 +139,12 @@ def total(account: Account, phases: Sequence[Phase]) -> PrivacyBound:
 
 
 def _repetitions(account: Account, spent: Cost, price: Cost, most: int) -> int:
-    """The largest n <= most with ε(spent + n·price) within the budget, by bisection (ε rises with n)."""
+    """The largest n <= most with ε(spent + n·price) within the budget (ε rises with n)."""
     epsilon = account.budget.epsilon
-    low, high = 0, most
-    while low < high:
-        middle = (low + high + 1) // 2
-        within = epsilon is None or float(account._epsilon(spent + middle * price)) <= epsilon
-        low, high = (middle, high) if within else (low, middle - 1)
-    return low
+
+    def after(count: int) -> float:
+        return float(account._epsilon(spent + count * price))
+
+    if epsilon is None or most == 0 or after(most) <= epsilon:
+        return most
+    return calibration.most_steps(after, epsilon, at_most=most)

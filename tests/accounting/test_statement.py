@@ -86,6 +86,14 @@ def test_an_estimate_may_stand_beside_within_one_percent_only():
             guarantee(epsilon=certified, estimate=figure(value, kind))
 
 
+def test_the_tight_bound_and_the_exact_estimate_stand_together():
+    run = {"noise_multiplier": 4, "sampling_probability": 0.01, "steps": 10_000, "delta": 1e-5}
+    tight, exact = (api.epsilon(**run, accountant=name) for name in ("pld", "exact"))
+    text = str(guarantee(epsilon=tight, estimate=exact))
+    assert "ε = 0.947 at δ = 1e-05" in text
+    assert "accountant exact estimates 0.9469" in text
+
+
 def test_figures_for_another_delta_or_relation_are_refused():
     with pytest.raises(UserError, match="same δ and relation"):
         guarantee(if_sampling_fails=without_amplification(STEP, delta=1e-6, relation=ADD))
