@@ -119,17 +119,17 @@ def _log_tail(q: float, grid: Grid) -> float:
     return float(np.log(q) + log_ndtr((1 - grid.z[-1]) / grid.sigma))
 
 
-def _mass_error(log_mass: Array) -> Array:
-    # 64u for the eight-point rule and its nodes; 4u for each unit of the exponents that exp() has seen
-    return _U * (96 + 8 * np.abs(log_mass))
+def _mass_error(exponents: Array) -> Array:
+    # 64u for the eight-point rule and its nodes; a few u for each unit of the exponents that exp() has seen
+    return _U * (96 + 8 * np.abs(exponents))
 
 
 def poisson_remove_atoms(q: float, grid: Grid) -> Atoms:
     """Dominates P = μ = (1-q)N(0, σ²) + qN(1, σ²) against Q = N(0, σ²)."""
     loss, loss_error = log_ratio(q, grid)
-    log_mass = _log_masses_with_tails(grid) + loss
-    log_infinite = _log_tail(q, grid)
-    return Atoms(log_mass, loss, _mass_error(log_mass) + loss_error, loss_error, log_infinite)
+    log_hat = _log_masses_with_tails(grid)
+    mass_error = _mass_error(np.abs(log_hat) + np.abs(loss)) + loss_error
+    return Atoms(log_hat + loss, loss, mass_error, loss_error, _log_tail(q, grid))
 
 
 def poisson_add_atoms(q: float, grid: Grid) -> Atoms:
@@ -151,11 +151,10 @@ def fixed_size_atoms(q: float, grid: Grid) -> Atoms:
     log_mass[-1] = np.logaddexp(log_mass[-1], log_ndtr(-grid.z[-1] / grid.sigma))
     rest = np.log1p(-q) + np.log(erf(1 / (2 * np.sqrt(2.0) * grid.sigma)))
     masses = np.concatenate([log_mass + loss, [rest], log_mass])
-    error = np.concatenate([loss_error, [0.0], np.zeros(len(loss))])
+    sizes = np.concatenate([np.abs(log_mass) + np.abs(loss), [abs(rest)], np.abs(log_mass)])
     losses = np.concatenate([loss, [0.0], -loss])
-    log_infinite = _log_tail(q, grid)
     loss_errors = np.concatenate([loss_error, [0.0], loss_error])
-    return Atoms(masses, losses, _mass_error(masses) + error, loss_errors, log_infinite)
+    return Atoms(masses, losses, _mass_error(sizes) + loss_errors, loss_errors, _log_tail(q, grid))
 
 
 def opposed_atoms(q: float, grid: Grid) -> Atoms:
@@ -170,9 +169,8 @@ def opposed_atoms(q: float, grid: Grid) -> Atoms:
     log_mass = _log_opposed_masses(q, grid, left + a[:-1, np.newaxis], right + a[1:, np.newaxis])
     loss_error = error_a + error_b
     exponents = np.abs(grid.z) / grid.sigma**2 + 1 / grid.sigma**2 + 2 * abs(np.log(q)) + abs(np.log1p(-q))
-    mass_error = _mass_error(log_mass) + 2 * loss_error + 16 * _U * exponents
-    log_infinite = _log_tail(q, grid)
-    return Atoms(log_mass, a - b, mass_error, loss_error, log_infinite)
+    mass_error = _mass_error(np.abs(log_mass) + np.abs(a)) + 2 * loss_error + 16 * _U * exponents
+    return Atoms(log_mass, a - b, mass_error, loss_error, _log_tail(q, grid))
 
 
 def _log_opposed_shares(q: float, grid: Grid) -> tuple[Array, Array]:
@@ -188,7 +186,8 @@ def _log_opposed_shares(q: float, grid: Grid) -> tuple[Array, Array]:
 def _log_cross(q: float, sigma: float, x: Array, distance: Array) -> Array:
     """The log of D(x, x + distance), a sum of three positive terms.
 
-    With h = distance/σ², α = E(x), β = E(-x): D = q(1-q)[α(e^h - 1) + β(1 - e^(-h))] + q² e^(-1/σ²)(e^h - e^(-h)).
+    With h = distance/σ², α = E(x), β = E(-x) it is
+    D = q(1-q)[α(e^h - 1) + β(1 - e^(-h))] + q² e^(-1/σ²)(e^h - e^(-h)).
     """
     h = distance / sigma**2
     log_alpha, log_beta = (2 * x - 1) / 2 / sigma**2, (-2 * x - 1) / 2 / sigma**2
@@ -212,5 +211,5 @@ def _log_opposed_masses(q: float, grid: Grid, left: Array, right: Array) -> Arra
     low, high = log_ndtr(z[0] / s), log_ndtr(-z[-1] / s)
     log_mass[0] = np.logaddexp(log_mass[0], low)  # P of the left tail is below N(0, σ²) of it, as A < 1
     ratio = log_ratio(q, Grid(z[-1:], s))[0] - log_ratio(q, Grid(-z[-1:], s))[0]
-    log_mass[-1] = np.logaddexp(log_mass[-1], high + float(ratio[0]))  # Q(tail)/Y_J, with Q(tail) <= N₀(tail)
+    log_mass[-1] = np.logaddexp(log_mass[-1], high + float(ratio[0]))  # Q(tail)/Y_J, Q(tail) <= N₀(tail)
     return log_mass

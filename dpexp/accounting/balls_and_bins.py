@@ -35,7 +35,7 @@ def balls_and_bins_log_moments(lots: int, sigma: float, orders: tuple[int, ...])
 
 
 def remove_log_moments(lots: int, sigma: float, orders: tuple[int, ...]) -> Array:
-    """log E_Q[W^(λ+1)]: exact up to λ = 128, the Poisson bound with q = 1/B above.
+    """The log of E_Q[W^(λ+1)]: exact up to λ = 128, the Poisson bound with q = 1/B above.
 
     E_Q[W^a] = E[Π_t exp(k_t(k_t - 1)/(2σ²))] with k multinomial(a; 1/B, …, 1/B). Multinomial counts are
     negatively associated (Joag-Dev and Proschan 1983) and the factors rise with k_t, so independent
@@ -52,7 +52,7 @@ def remove_log_moments(lots: int, sigma: float, orders: tuple[int, ...]) -> Arra
 
 
 def _exact_log_moments(lots: int, sigma: float, a: Array) -> Array:
-    """log E_Q[W^a] without cancellation.
+    """The log of E_Q[W^a] without cancellation.
 
     E_Q[W^a] = a!/B^a [x^a] c(x)^B, c = Σ_k x^k exp(e_k)/k! = e^x + d(x), d_k = (exp(e_k) - 1)/k!, so that
     E_Q[W^a] - 1 = a!/B^a Σ_{j>=1} C(B, j) Σ_k [x^k]d^j · (B-j)^(a-k)/(a-k)!: no term is negative.
@@ -94,8 +94,8 @@ def _with_exponential(log_power: Array, rest: int, a: Array) -> Array:
 def _logsumexp_rows(table: Array) -> Array:
     top = table.max(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        total = top + np.log(np.exp(table - top[:, np.newaxis]).sum(axis=1))
-    return np.where(np.isneginf(top), top, total)
+        total: Array = top + np.log(np.exp(table - top[:, np.newaxis]).sum(axis=1))
+    return np.asarray(np.where(np.isneginf(top), top, total))
 
 
 def add_log_moments(lots: int, sigma: float, orders: tuple[int, ...]) -> Array:
@@ -112,11 +112,12 @@ def add_log_moments(lots: int, sigma: float, orders: tuple[int, ...]) -> Array:
         return bound
     at_knots = np.array([0.0, *_laplace(lots, sigma, knots)])
     chord = np.interp(lambdas, np.array([0.0, *knots]), at_knots) * (1 + 1e-14)
-    return np.where(lambdas <= last, np.minimum(bound, chord), bound)
+    smaller: Array = np.minimum(bound, chord)
+    return np.where(lambdas <= last, smaller, bound)
 
 
 def _laplace(lots: int, sigma: float, lambdas: Array) -> Array:
-    """log E_Q[W^(-λ)] from above, by w^(-λ) = Γ(λ)⁻¹ ∫ exp(λu - e^u w) du.
+    """The log of E_Q[W^(-λ)] from above, by w^(-λ) = Γ(λ)⁻¹ ∫ exp(λu - e^u w) du.
 
     The trapezoidal sum with step h is w^(-λ)(1 + r(w)), |r| <= 2 Σ_k |Γ(λ + 2πik/h)|/Γ(λ) for every w > 0
     (Poisson summation; Beylkin and Monzón 2010), so the mean of the sum, E_Q[exp(-e^u W)] = ψ(e^u/B)^B in

@@ -174,7 +174,7 @@ class _Sum:
     def __init__(self, composition: Composition, saddle: Saddle, nodes: _Nodes) -> None:
         t = nodes.step * np.arange(nodes.terms)
         s = nodes.c + 1j * t
-        log_terms = composition.variance * s * (s + 1) / 2
+        log_terms = np.asarray(composition.variance * s * (s + 1) / 2, dtype=np.complex128)
         for direction, count in composition.sampled.items():
             losses = quadrature(direction, saddle.log_share, nodes.c, float(t[-1]))
             log_phi = losses.log_transform_on(nodes.c, nodes.step, nodes.terms)

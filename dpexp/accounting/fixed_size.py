@@ -41,8 +41,8 @@ def fixed_size_log_moments(q: float, sigma: float, orders: tuple[int, ...]) -> A
         excess = np.expm1(np.minimum(poisson, 700.0))
         total = np.log1p(np.maximum(excess + correction, 0.0))
     tame = poisson < 600  # above, the correction, at most λq(E-1), is lost in the rounding
-    bound = np.where(tame, total, poisson + np.log1p(1e-12))
-    return bound * (1 + 1e-13)
+    bound: Array = np.where(tame, total, poisson + np.log1p(1e-12)) * (1 + 1e-13)
+    return bound
 
 
 def _correction(q: float, sigma: float, order: float) -> float:

@@ -19,7 +19,7 @@ from dpexp.accounting.atoms import (
 from dpexp.accounting.moments import Array
 from dpexp.accounting.pairs import FixedSizePair, OpposedPair, PoissonPair
 
-__all__ = ["SMALLEST_SIGMA", "Direction", "directions_of"]
+__all__ = ["SMALLEST_SIGMA", "Direction", "SampledPair", "directions_of"]
 
 SMALLEST_SIGMA = 0.02  # below it a grid takes more than ~20,000 points
 _FINE_LOSS = 0.1  # largest order × distance of neighboring losses
@@ -54,7 +54,7 @@ class Direction:
         Args:
             log_share: log of the P-mass that may be charged as an infinite loss.
             c: Real part of the contour.
-            fineness: Distance of grid points ÷ min(σ, σ²), which adds about 0.09 · fineness² to ε, relatively.
+            fineness: Distance of grid points ÷ min(σ, σ²); adds about 0.09 · fineness² to ε, relatively.
         """
         low, high = self.reach(log_share)
         points = np.linspace(low, high, 2000)

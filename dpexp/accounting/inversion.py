@@ -115,8 +115,9 @@ class _Factor:
         at_c = float((weights * relative).sum()) * (1 + 1e-9)
         per_t = float((weights * (atoms.loss_error + 8 * _U * np.abs(atoms.loss))).sum()) * (1 + 1e-9)
         error = 2 * at_c + t * per_t
-        modulus: Array = np.abs(ratio) * (1 + 8 * _U)
-        ceiling = np.maximum(modulus, np.minimum(modulus + error, 1.0))  # of the true and the computed ratio
+        modulus = np.abs(ratio) * (1 + 8 * _U)
+        largest = np.maximum(modulus, np.minimum(modulus + error, 1.0))  # of the true and the computed ratio
+        ceiling: Array = np.asarray(largest, dtype=np.float64)
         return cls(ratio, error, ceiling, top + np.log(total), at_c + 8 * _U * abs(top))
 
 

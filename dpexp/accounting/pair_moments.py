@@ -1,10 +1,9 @@
 """Proven upper bounds on the log moments α(λ) = log E_Q[(P/Q)^(λ+1)] of dominating pairs."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -103,13 +102,24 @@ def _chord_table(q: float, lowest: float, highest: float, knots: int, orders: tu
 @lru_cache(maxsize=65_536)
 def pair_log_moments(pair: Pair, orders: tuple[int, ...]) -> Array:
     """α(λ) of a pair at integer orders λ >= 1, a proven upper bound in floating point, shape (K,)."""
-    alpha = _BY_TYPE[type(pair)](pair, orders)
+    alpha = _log_moments(pair, orders)
     alpha.setflags(write=False)
     return alpha
 
 
-def _gaussian(pair: GaussianPair, orders: tuple[int, ...]) -> Array:
-    return moments.gaussian_log_moments(pair.sigma, np.asarray(orders, dtype=np.float64)) * (1 + 8 * _U)
+def _log_moments(pair: Pair, orders: tuple[int, ...]) -> Array:
+    match pair:
+        case GaussianPair():
+            lambdas = np.asarray(orders, dtype=np.float64)
+            return moments.gaussian_log_moments(pair.sigma, lambdas) * (1 + 8 * _U)
+        case PoissonPair():
+            return _poisson(pair, orders)
+        case OpposedPair():
+            return _opposed(pair, orders)
+        case FixedSizePair():
+            return fixed_size_log_moments(pair.q, pair.sigma, orders)
+        case BallsAndBinsPair():
+            return balls_and_bins_log_moments(pair.lots, pair.sigma, orders)
 
 
 def _poisson(pair: PoissonPair, orders: tuple[int, ...]) -> Array:
@@ -128,20 +138,3 @@ def _opposed(pair: OpposedPair, orders: tuple[int, ...]) -> Array:
     at = dict(zip(doubled, _poisson(PoissonPair(q=pair.q, sigma=pair.sigma), tuple(doubled)), strict=True))
     bounds = [(at[2 * order] + at[2 * order + 1]) / 2 for order in within]
     return np.array(bounds + [np.inf] * (len(orders) - len(within))) * (1 + 2 * _U)
-
-
-def _fixed_size(pair: FixedSizePair, orders: tuple[int, ...]) -> Array:
-    return fixed_size_log_moments(pair.q, pair.sigma, orders)
-
-
-def _balls_and_bins(pair: BallsAndBinsPair, orders: tuple[int, ...]) -> Array:
-    return balls_and_bins_log_moments(pair.lots, pair.sigma, orders)
-
-
-_BY_TYPE: Mapping[type, Callable[[Any, Sequence[int]], Array]] = {
-    GaussianPair: _gaussian,
-    PoissonPair: _poisson,
-    OpposedPair: _opposed,
-    FixedSizePair: _fixed_size,
-    BallsAndBinsPair: _balls_and_bins,
-}

@@ -16,8 +16,8 @@ from dpexp.accounting.bounds import Kind, PrivacyBound
 from dpexp.accounting.coarsening import at_most
 from dpexp.accounting.events import Event, Relation
 from dpexp.accounting.gaussian_profile import epsilon_of_gdp, log_delta_of_gdp
-from dpexp.accounting.grids import SMALLEST_SIGMA, directions_of
-from dpexp.accounting.pairs import BallsAndBinsPair, GaussianPair, PairCounts
+from dpexp.accounting.grids import SMALLEST_SIGMA, SampledPair, directions_of
+from dpexp.accounting.pairs import GaussianPair, PairCounts
 from dpexp.accounting.saddle import Composition
 from dpexp.accounting.samplers import dominating_pairs
 
@@ -103,19 +103,16 @@ def _gaussians(cost: PairCounts) -> list[tuple[GaussianPair, int]]:
 
 
 def _has_grid(cost: PairCounts) -> bool:
-    """Whether no sampled pair has so little noise that only its moments are worth computing."""
+    """Whether every sampled pair has a grid; else only its moments are known here."""
     return gaussian_variance(cost) < np.inf and all(
-        isinstance(pair, GaussianPair) or pair.sigma >= SMALLEST_SIGMA for pair in cost
+        isinstance(pair, GaussianPair) or (isinstance(pair, SampledPair) and pair.sigma >= SMALLEST_SIGMA)
+        for pair in cost
     )
 
 
 def compositions(cost: PairCounts, variance: float) -> tuple[Composition, ...]:
     """The sampled pairs of a cost, composed each way round; pairs with one way round join every way."""
-    sampled = [
-        (directions_of(pair), n)
-        for pair, n in cost.items()
-        if not isinstance(pair, GaussianPair | BallsAndBinsPair)
-    ]
+    sampled = [(directions_of(pair), n) for pair, n in cost.items() if isinstance(pair, SampledPair)]
     ways = max((len(directions) for directions, _ in sampled), default=0)
     return tuple(
         Composition(sampled={d[min(way, len(d) - 1)]: n for d, n in sampled}, variance=variance)

@@ -6,6 +6,7 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import erf
 
 from dpexp.accounting.atoms import (
     Atoms,
@@ -40,12 +41,12 @@ class Losses:
         return Atoms(self.log_mass, self.loss, none, none, -np.inf)
 
     def log_transform_on(self, c: float, step: float, terms: int) -> NDArray[np.complex128]:
-        """log E_P[e^(sL)] at s = c + i·step·k, k = 0 … terms - 1, up to 2πi.
+        """The log of E_P[e^(sL)] at s = c + i·step·k, k = 0 … terms - 1, up to 2πi.
 
         Short lines are summed without cancellation; long ones, which no large number of releases needs, fast.
         """
         if terms * len(self.loss) <= _AFFORDABLE:
-            return self.log_transform(c + 1j * step * np.arange(terms))
+            return self.log_transform(np.asarray(c + 1j * step * np.arange(terms), dtype=np.complex128))
         exponents = self.log_mass + c * self.loss
         top = float(exponents.max())
         block = int(np.ceil(np.sqrt(terms)))
@@ -54,17 +55,20 @@ class Losses:
         return result
 
     def log_transform(self, s: NDArray[np.complex128]) -> NDArray[np.complex128]:
-        """log E_P[e^(sL)], shape (N,).
+        """The log of E_P[e^(sL)], shape (N,).
 
         As E_P[e^(-L)] = 1, it is log1p(Σ p [e^(sL) - 1 - s(1 - e^(-L))]): of second order in L, so that
         nothing cancels for the tiny losses of small q.
         """
-        excess = self._direct(s[:, np.newaxis])
-        excess = np.where(self._small(s), self._series(s[:, np.newaxis]), excess).sum(axis=1)
-        real, imaginary = excess.real, excess.imag
+        column = s[:, np.newaxis]
+        top = float((self.log_mass + float(s.real.max()) * np.abs(self.loss)).max())
+        if top > 1:  # then the transform is no small number
+            sums = np.exp(self.log_mass + column * self.loss - top).sum(axis=1)
+            return np.asarray(top + np.log(sums), dtype=np.complex128)
+        terms = np.where(self._small(s), self._series(column), self._direct(column)).sum(axis=1)
+        real, imaginary = np.real(terms), np.imag(terms)
         modulus = 0.5 * np.log1p(2 * real + real * real + imaginary * imaginary)
-        result: NDArray[np.complex128] = modulus + 1j * np.arctan2(imaginary, 1 + real)
-        return result
+        return np.asarray(modulus + 1j * np.arctan2(imaginary, 1 + real), dtype=np.complex128)
 
     def _small(self, s: NDArray[np.complex128]) -> NDArray[np.bool_]:
         x = np.abs(s)[:, np.newaxis] * np.abs(self.loss)
@@ -143,9 +147,10 @@ def _opposed(q: float, grid: Grid, log_weight: Array) -> tuple[Array, Array]:
 
 
 def _fixed_size(q: float, grid: Grid, log_weight: Array) -> tuple[Array, Array]:
-    # the mass at loss 0 adds nothing to E[e^(sL) - 1 - s(1 - e^(-L))]
     loss, _ = log_ratio(q, grid)
-    return np.concatenate([log_weight + loss, log_weight]), np.concatenate([loss, -loss])
+    rest = np.log1p(-q) + np.log(erf(1 / (2 * np.sqrt(2.0) * grid.sigma)))  # at loss 0: see fixed_size_atoms
+    masses = np.concatenate([log_weight + loss, log_weight, [rest]])
+    return masses, np.concatenate([loss, -loss, [0.0]])
 
 
 _MEASURES: Mapping[Callable[[float, Grid], Atoms], _Measure] = {

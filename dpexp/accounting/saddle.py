@@ -99,8 +99,8 @@ class Saddle:
         return min(float(np.min(self._tail(epsilon))), 0.0)
 
     def _tail(self, epsilon: float) -> Array:
-        rate: Array = self._at.value - self._orders * epsilon
-        return rate - np.log(self._orders) - np.log1p(self._orders)
+        tail: Array = self._at.value - self._orders * epsilon - np.log(self._orders) - np.log1p(self._orders)
+        return tail
 
     def line(self, top: float, epsilon: float) -> Line:
         """A line c <= top and the smallest D with Σ_{m≠0} e^(cmD) δ(ε + mD) below about τδ, by Chernoff.
@@ -124,8 +124,9 @@ class Saddle:
         """The log δ(K'(c)) if the tilted loss were Gaussian: exp(K - cK')[M(c√K'') - M((c+1)√K'')]/√(2π)."""
         width = np.sqrt(self._at.variance / 2)
         mills = erfcx(self._orders * width) - erfcx((self._orders + 1) * width)
-        log_delta: Array = self._at.value - self._orders * self._at.mean
-        return log_delta + np.log(np.maximum(mills / 2, 1e-300))
+        away = np.log(np.maximum(mills / 2, 1e-300))
+        log_delta: Array = self._at.value - self._orders * self._at.mean + away
+        return log_delta
 
     def _look_near(self, order: float) -> None:
         new = np.setdiff1d(order * _NEARBY, self._orders)

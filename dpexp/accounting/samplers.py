@@ -35,7 +35,7 @@ __all__ = ["TABLE", "Rule", "Sampler", "dominating_pairs", "rule_of", "table_in_
 
 _ALL = ("moments", "rdp", "pld", "exact", "gdp", "strong_composition")
 _NO_LIMIT = ("moments", "rdp", "pld", "exact")
-_MOMENTS = ("moments", "rdp")
+_BY_MOMENTS = ("moments", "rdp", "pld")  # pld: the figure of rdp
 
 
 class Sampler(StrEnum):
@@ -92,8 +92,8 @@ TABLE: tuple[Rule, ...] = (
     _row(_SHUFFLE, _ZERO, "Gaussian, μ = √E/σ", _ALL, "upper bound: no amplification is proven"),
     _row(_SHUFFLE, _REPLACE, "Gaussian, μ = f√E/σ", _ALL, "upper bound: no amplification is proven"),
     _row(_SHUFFLE, _ADD, "none", (), "refused: one row more moves all others to other lots"),
-    _row(_BALLS, _ADD, _ONE_EPOCH, _MOMENTS, "exact moments in one direction, a bound in the other"),
-    _row(_BALLS, _ZERO, _ONE_EPOCH, _MOMENTS, "exact moments in one direction, a bound in the other"),
+    _row(_BALLS, _ADD, _ONE_EPOCH, _BY_MOMENTS, "moments: exact one way, a bound the other"),
+    _row(_BALLS, _ZERO, _ONE_EPOCH, _BY_MOMENTS, "moments: exact one way, a bound the other"),
     _row(_BALLS, _REPLACE, "none", (), "refused: no bound is proven here"),
 )
 
