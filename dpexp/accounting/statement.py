@@ -19,6 +19,7 @@ from dpexp.accounting.events import (
     Repeated,
 )
 from dpexp.accounting.gaussian_profile import epsilon_of_gdp, squared_gdp
+from dpexp.accounting.samplers import dominating_pairs
 
 __all__ = [
     "ANY_LOT",
@@ -34,7 +35,7 @@ SECRET = "secret"
 KEYED = "keyed by the seed"
 
 ANY_LOT = "every row may have been in every lot"
-ONE_LOT_AN_EPOCH = "every row was in one lot of every epoch"
+ONE_LOT_AN_EPOCH = "every row was in one lot of every epoch, whatever the other rows"
 
 NOT_COVERED = (
     "several rows of the same person (the privacy unit is one row)",
@@ -51,8 +52,8 @@ def without_amplification(event: Event, *, delta: float, relation: Relation) -> 
     """The certified ε of the same releases on lots about which nothing is secret.
 
     With lots known to the adversary, a row spends in every lot it may be in: all of them where lots are
-    drawn afresh (`ANY_LOT`), one of every epoch where they are a partition (`ONE_LOT_AN_EPOCH`; pass a
-    `Partitioned` event for that). Joint convexity covers lots that were drawn at random all the same.
+    drawn afresh (`ANY_LOT`), one of every epoch where they are balls and bins or a partition
+    (`ONE_LOT_AN_EPOCH`). Joint convexity covers lots that were drawn at random all the same.
 
     Args:
         event: Everything the run releases.
@@ -61,7 +62,11 @@ def without_amplification(event: Event, *, delta: float, relation: Relation) -> 
 
     Returns:
         ε of μ-Gaussian differential privacy with μ² = Σ 1/σ².
+
+    Raises:
+        UnsupportedEventError: Lots of this sampler are no function of single rows under the relation.
     """
+    dominating_pairs("moments", event, relation)  # refuses what has no bound even with secret lots
     log_delta = math.log(_validate.fraction("delta", delta))
     mu = math.sqrt(squared_gdp(_with_known_lots(event), relation)) * (1 + 1e-13)
     return PrivacyBound(

@@ -6,8 +6,10 @@ import pytest
 
 from dpexp._validate import UserError
 from dpexp.accounting import api
+from dpexp.accounting.accountant import UnsupportedEventError
 from dpexp.accounting.bounds import Kind, PrivacyBound, Quantity
 from dpexp.accounting.events import (
+    BallsAndBins,
     Composed,
     Gaussian,
     Partitioned,
@@ -20,7 +22,7 @@ from dpexp.accounting.statement import KEYED, NOT_COVERED, ONE_LOT_AN_EPOCH, Gua
 
 ADD = Relation.ADD_OR_REMOVE_ONE
 STEP = Gaussian(noise_multiplier=4)
-EPOCHS = Partitioned(gaussian=STEP, epochs=100)
+EPOCHS = BallsAndBins(gaussian=STEP, lots=100, epochs=100)
 LOTS = Repeated(PoissonSampled(gaussian=STEP, sampling_probability=0.01), 10_000)
 
 
@@ -118,7 +120,8 @@ def test_without_amplification_is_the_partition_bound_or_full_composition():
     # E = 100 epochs at σ = 4: golden rows partition_upper
     once_an_epoch = without_amplification(EPOCHS, delta=1e-5, relation=ADD)
     assert float(once_an_epoch) == pytest.approx(13.206712240451987, rel=1e-9)
-    replaced = without_amplification(EPOCHS, delta=1e-5, relation=Relation.REPLACE_ONE)
+    shuffled = Partitioned(gaussian=STEP, epochs=100)
+    replaced = without_amplification(shuffled, delta=1e-5, relation=Relation.REPLACE_ONE)
     assert float(replaced) == pytest.approx(33.103732335922465, rel=1e-9)
     any_lot = without_amplification(LOTS, delta=1e-5, relation=ADD)
     all_rows = without_amplification(Repeated(STEP, 10_000), delta=1e-5, relation=ADD)
@@ -135,4 +138,8 @@ def test_lots_that_need_not_be_secret_are_said_not_to():
 def test_the_statement_says_what_is_left_when_lots_are_known():
     known = str(guarantee())
     assert guarantee().epsilon <= guarantee().if_sampling_fails
-    assert "If that fails, and every row was in one lot of every epoch, what remains proven is" in known
+    assert (
+        "If that fails, and every row was in one lot of every epoch, whatever the other rows, what" in known
+    )
+    with pytest.raises(UnsupportedEventError, match="shuffle under add_or_remove_one"):
+        without_amplification(Partitioned(gaussian=STEP, epochs=100), delta=1e-5, relation=ADD)
