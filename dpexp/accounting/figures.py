@@ -56,25 +56,14 @@ def figure_2(*, q: float, sigma: float, delta: float, epochs: Sequence[float]) -
     if len(epochs) == 0:
         raise _validate.refuse("epochs", epochs, "at least one number > 0")
     lots = [max(1, round(_validate.number("epochs", epoch, above=0) / q)) for epoch in epochs]
-
-    def under(accountant: str) -> Callable[[int], PrivacyBound]:
-        return lambda steps: epsilon(
-            noise_multiplier=sigma,
-            sampling_probability=q,
-            steps=steps,
-            delta=delta,
-            accountant=accountant,
-        )
-
-    def in_the_paper(steps: int) -> PrivacyBound:
-        return paper_strong_composition(
-            sampling_probability=q, noise_multiplier=sigma, steps=steps, delta=delta
-        )
-
-    lines = {
-        "moments": under("moments"),
-        "paper_strong_composition": in_the_paper,
-        **{name: under(name) for name in ("strong_composition", "rdp", "pld", "exact")},
+    run = {"sampling_probability": q, "noise_multiplier": sigma, "delta": delta}
+    lines: dict[str, Callable[[int], PrivacyBound]] = {
+        "moments": lambda steps: epsilon(steps=steps, accountant="moments", **run),
+        "paper_strong_composition": lambda steps: paper_strong_composition(steps=steps, **run),
+        "strong_composition": lambda steps: epsilon(steps=steps, accountant="strong_composition", **run),
+        "rdp": lambda steps: epsilon(steps=steps, accountant="rdp", **run),
+        "pld": lambda steps: epsilon(steps=steps, accountant="pld", **run),
+        "exact": lambda steps: epsilon(steps=steps, accountant="exact", **run),
     }
     return tuple(Curve(name, tuple(at(count) for count in lots)) for name, at in lines.items())
 
