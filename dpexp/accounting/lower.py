@@ -15,6 +15,7 @@ from dpexp.accounting.events import (
     Relation,
     Repeated,
 )
+from dpexp.accounting.moments import Array
 
 __all__ = ["fixed_size_lower", "shuffle_lower"]
 

@@ -51,8 +51,7 @@ class Losses:
         top = float(exponents.max())
         block = int(np.ceil(np.sqrt(terms)))
         sums = characteristic(np.exp(exponents - top), step * self.loss, block)[:terms]
-        result: NDArray[np.complex128] = top + np.log(sums)
-        return result
+        return np.asarray(top + np.log(sums), dtype=np.complex128)
 
     def log_transform(self, s: NDArray[np.complex128]) -> NDArray[np.complex128]:
         """The log of E_P[e^(sL)], shape (N,).
@@ -60,7 +59,7 @@ class Losses:
         As E_P[e^(-L)] = 1, it is log1p(Σ p [e^(sL) - 1 - s(1 - e^(-L))]): of second order in L, so that
         nothing cancels for the tiny losses of small q.
         """
-        column = s[:, np.newaxis]
+        column: NDArray[np.complex128] = s[:, np.newaxis]
         top = float((self.log_mass + float(s.real.max()) * np.abs(self.loss)).max())
         if top > 1:  # then the transform is no small number
             sums = np.exp(self.log_mass + column * self.loss - top).sum(axis=1)
