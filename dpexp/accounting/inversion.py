@@ -115,7 +115,7 @@ class _Factor:
         at_c = float((weights * relative).sum()) * (1 + 1e-9)
         per_t = float((weights * (atoms.loss_error + 8 * _U * np.abs(atoms.loss))).sum()) * (1 + 1e-9)
         error = 2 * at_c + t * per_t
-        modulus = np.abs(ratio) * (1 + 8 * _U)
+        modulus = np.asarray(np.abs(ratio) * (1 + 8 * _U), dtype=np.float64)
         largest = np.maximum(modulus, np.minimum(modulus + error, 1.0))  # of the true and the computed ratio
         ceiling: Array = np.asarray(largest, dtype=np.float64)
         return cls(ratio, error, ceiling, top + np.log(total), at_c + 8 * _U * abs(top))
