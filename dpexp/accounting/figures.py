@@ -10,6 +10,7 @@ At q = 0.01, σ = 4, δ = 1e-5 and 100 epochs the paper prints 1.26 and 9.34. No
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from dpexp import _validate
 from dpexp.accounting.api import epsilon
@@ -56,7 +57,7 @@ def figure_2(*, q: float, sigma: float, delta: float, epochs: Sequence[float]) -
     if len(epochs) == 0:
         raise _validate.refuse("epochs", epochs, "at least one number > 0")
     lots = [max(1, round(_validate.number("epochs", epoch, above=0) / q)) for epoch in epochs]
-    run = {"sampling_probability": q, "noise_multiplier": sigma, "delta": delta}
+    run: dict[str, Any] = {"sampling_probability": q, "noise_multiplier": sigma, "delta": delta}
     lines: dict[str, Callable[[int], PrivacyBound]] = {
         "moments": lambda steps: epsilon(steps=steps, accountant="moments", **run),
         "paper_strong_composition": lambda steps: paper_strong_composition(steps=steps, **run),
