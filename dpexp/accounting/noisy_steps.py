@@ -20,6 +20,7 @@ __all__ = ["NoisySteps", "noisy_steps"]
 
 _SMALLEST_DELTA = 1e-300
 _NO_NOISE = 1e-100  # 1/σ² would overflow soon; ∞ (and δ = 1) is proven for any σ
+_MOST_NOISE, _LEAST_PROBABILITY = 1e12, 1e-30  # beyond, σ and q are priced as these, which cost more
 
 
 @final
@@ -81,7 +82,8 @@ class NoisySteps:
         return self._figure(value, delta).described(quantity=quantity)
 
     def _cost(self, sigma: float, steps: int) -> Any:
-        event = steps_event(Gaussian(noise_multiplier=sigma), self.q, steps, self.sampling)
+        gaussian = Gaussian(noise_multiplier=min(sigma, _MOST_NOISE))
+        event = steps_event(gaussian, max(self.q, _LEAST_PROBABILITY), steps, self.sampling)
         return self.accountant.price(event, self.relation)
 
     def _releases_nothing(self, steps: int) -> bool:
