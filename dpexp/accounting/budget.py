@@ -4,11 +4,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import final
 
+from dpexp import _validate
+from dpexp.accounting import calibration
 from dpexp.accounting.accountant import AnyAccountant, Cost
-from dpexp.accounting.bounds import PrivacyBound
+from dpexp.accounting.bounds import Kind, PrivacyBound
 from dpexp.accounting.events import Event, Relation
 
-__all__ = ["Account", "Budget", "Phase", "lots_within"]
+__all__ = ["Account", "Budget", "Phase", "delta_warning", "lots_within", "require_certified", "total"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +24,43 @@ class Budget:
 
     epsilon: float | None
     delta: float
+
+    def __post_init__(self) -> None:
+        if self.epsilon is not None:
+            epsilon = _validate.number("privacy.epsilon", self.epsilon, above=0)
+            object.__setattr__(self, "epsilon", epsilon)
+        object.__setattr__(self, "delta", _validate.fraction("privacy.delta", self.delta))
+
+
+def require_certified(accountant: AnyAccountant) -> AnyAccountant:
+    """Returns the accountant if it may be a run's configured one: its figures are proven upper bounds.
+
+    Raises:
+        UserError: It gives estimates, asymptotic or heuristic figures. They may stand beside, named so.
+    """
+    if accountant.kind is not Kind.CERTIFIED:
+        hint = (
+            f"A run stops and is quoted by what is proven; {accountant.name} may be shown beside it. "
+            "Set accountant=pld (tightest), rdp or moments."
+        )
+        expected = f"an accountant whose figures are certified; its figures are {accountant.kind}"
+        raise _validate.refuse("accountant", accountant.name, expected, hint)
+    return accountant
+
+
+def delta_warning(delta: float, num_examples: int) -> str | None:
+    """What is wrong with a δ of 1/N or more, or None.
+
+    Args:
+        delta: δ in (0, 1).
+        num_examples: N >= 1, declared and public.
+    """
+    if delta * num_examples < 1:
+        return None
+    return (
+        f"privacy.delta = {delta:g} is not below 1/N = {1 / num_examples:.3g}: publishing one of the "
+        f"{num_examples} rows, drawn at random, would satisfy it. Lower privacy.delta."
+    )
 
 
 @final
@@ -100,11 +139,12 @@ def total(account: Account, phases: Sequence[Phase]) -> PrivacyBound:
 
 
 def _repetitions(account: Account, spent: Cost, price: Cost, most: int) -> int:
-    """The largest n <= most with ε(spent + n·price) within the budget, by bisection (ε rises with n)."""
+    """The largest n <= most with ε(spent + n·price) within the budget (ε rises with n)."""
     epsilon = account.budget.epsilon
-    low, high = 0, most
-    while low < high:
-        middle = (low + high + 1) // 2
-        within = epsilon is None or float(account._epsilon(spent + middle * price)) <= epsilon
-        low, high = (middle, high) if within else (low, middle - 1)
-    return low
+
+    def after(count: int) -> float:
+        return float(account._epsilon(spent + count * price))
+
+    if epsilon is None or most == 0 or after(most) <= epsilon:
+        return most
+    return calibration.most_steps(after, epsilon, at_most=most)

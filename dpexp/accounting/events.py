@@ -13,7 +13,20 @@ from typing import TypeAlias
 
 from dpexp import _validate
 
-__all__ = ["Composed", "Event", "Gaussian", "PoissonSampled", "Relation", "Release", "Repeated", "joint"]
+__all__ = [
+    "BallsAndBins",
+    "Composed",
+    "Event",
+    "FixedSizeSampled",
+    "FullBatch",
+    "Gaussian",
+    "Partitioned",
+    "PoissonSampled",
+    "Relation",
+    "Release",
+    "Repeated",
+    "joint",
+]
 
 
 class Relation(StrEnum):
@@ -59,6 +72,9 @@ class Gaussian:
         return self.noise_multiplier
 
 
+FullBatch = Gaussian  # a lot of all rows is no sampling at all
+
+
 @dataclass(frozen=True, kw_only=True)
 class PoissonSampled:
     """A Gaussian release on a lot that each row enters independently with probability q in [0, 1]."""
@@ -69,6 +85,60 @@ class PoissonSampled:
     def __post_init__(self) -> None:
         q = _validate.number("sampling_probability", self.sampling_probability, at_least=0, at_most=1)
         object.__setattr__(self, "sampling_probability", q)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FixedSizeSampled:
+    """A Gaussian release on a lot of exactly `lot_size` of the `population` rows, without replacement.
+
+    Attributes:
+        gaussian: The release on the lot.
+        lot_size: m, from 1 to n.
+        population: n >= 1; public, since the size of the lot depends on it.
+    """
+
+    gaussian: Gaussian
+    lot_size: int
+    population: int
+
+    def __post_init__(self) -> None:
+        rows = _validate.integer("population", self.population, at_least=1)
+        size = _validate.integer("lot_size", self.lot_size, at_least=1)
+        _validate.number("lot_size", size, at_most=rows, hint=f"There are population = {rows} rows.")
+        object.__setattr__(self, "population", rows)
+        object.__setattr__(self, "lot_size", size)
+
+    @property
+    def sampling_probability(self) -> float:
+        """m/n."""
+        return self.lot_size / self.population
+
+
+@dataclass(frozen=True, kw_only=True)
+class Partitioned:
+    """`epochs` passes over the rows in lots, shuffled or not: each row is in one lot of every epoch.
+
+    Every lot has a Gaussian release of its own, and the size of the lots does not matter.
+    """
+
+    gaussian: Gaussian
+    epochs: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epochs", _validate.integer("epochs", self.epochs, at_least=0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class BallsAndBins:
+    """`epochs` rounds of `lots` lots; in every round each row enters one lot, independently and uniformly."""
+
+    gaussian: Gaussian
+    lots: int
+    epochs: int = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "lots", _validate.integer("lots", self.lots, at_least=1))
+        object.__setattr__(self, "epochs", _validate.integer("epochs", self.epochs, at_least=0))
 
 
 @dataclass(frozen=True)
@@ -89,7 +159,9 @@ class Composed:
     events: tuple["Event", ...]
 
 
-Event: TypeAlias = Gaussian | PoissonSampled | Repeated | Composed
+Event: TypeAlias = (
+    Gaussian | PoissonSampled | FixedSizeSampled | Partitioned | BallsAndBins | Repeated | Composed
+)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-__all__ = ["Array", "gaussian_log_moments", "log_moments", "round_up"]
+__all__ = ["Array", "gaussian_log_moments", "log_expm1", "log_moments", "round_up"]
 
 Array: TypeAlias = NDArray[np.float64]
 
@@ -66,7 +66,7 @@ def log_moments(sampling_probability: float, noise_multiplier: float, orders: tu
         return gaussian_log_moments(sigma, lambdas)
     terms = _binomial_terms(orders)
     exponent = terms.k * (terms.k - 1) / 2 / sigma / sigma
-    log_terms = terms.log_binomial + terms.k * np.log(q) + terms.rest * np.log1p(-q) + _log_expm1(exponent)
+    log_terms = terms.log_binomial + terms.k * np.log(q) + terms.rest * np.log1p(-q) + log_expm1(exponent)
     log_x = _segment_logsumexp(log_terms, terms.starts)
     return np.logaddexp(0.0, log_x)  # log(1 + x), exact for tiny x too
 
@@ -90,7 +90,7 @@ def _binomial_terms(orders: tuple[int, ...]) -> _Terms:
     return _Terms(k, a - k, log_binomial, starts)
 
 
-def _log_expm1(x: Array) -> Array:
+def log_expm1(x: Array) -> Array:
     """log(exp(x) - 1) for x > 0, without overflow; -∞ where x underflows to 0."""
     with np.errstate(divide="ignore"):
         return np.where(x > 30, x + np.log1p(-np.exp(-x)), np.log(np.expm1(np.minimum(x, 31))))

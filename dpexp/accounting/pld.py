@@ -1,0 +1,120 @@
+"""The certified tight accountant: the privacy loss distribution, discretized and composed with proof.
+
+Proof of the bound: docs/theory/pld.md. Measured: within 3e-4 of the exact ε for 1 to 1e8 releases.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import final
+
+import numpy as np
+
+from dpexp.accounting import certified
+from dpexp.accounting.accountant import AbstractAccountant
+from dpexp.accounting.accountants import RenyiAccountant
+from dpexp.accounting.bounds import Kind, PrivacyBound
+from dpexp.accounting.coarsening import at_most
+from dpexp.accounting.events import Event, Relation
+from dpexp.accounting.gaussian_profile import epsilon_of_gdp, log_delta_of_gdp
+from dpexp.accounting.grids import SMALLEST_SIGMA, SampledPair, directions_of
+from dpexp.accounting.pairs import GaussianPair, PairCounts
+from dpexp.accounting.saddle import Composition
+from dpexp.accounting.samplers import dominating_pairs
+
+__all__ = ["PLDAccountant", "compositions", "gaussian_variance"]
+
+_MOST_PAIRS = 100
+
+
+@final
+@dataclass(frozen=True)
+class PLDAccountant(AbstractAccountant[PairCounts]):
+    """Tight for any number of releases; every figure is the smaller of this and the accountant `rdp`'s."""
+
+    name = "pld"
+    kind = Kind.CERTIFIED
+
+    @property
+    def zero(self) -> PairCounts:
+        """The cost of releasing nothing."""
+        return PairCounts()
+
+    def price(self, event: Event, relation: Relation) -> PairCounts:
+        """The dominating pairs of the event.
+
+        Raises:
+            UnsupportedEventError: No bound is known here for a part of the event; it is named.
+        """
+        return dominating_pairs(self.name, event, relation)
+
+    def epsilon(self, cost: PairCounts, delta: float, relation: Relation) -> PrivacyBound:
+        """The smallest ε that this cost proves at `delta` in (0, 1)."""
+        by_moments = _RENYI.epsilon(_RENYI.cost_of(cost), delta, relation)
+        tight = _epsilon(cost, float(np.log(delta)) - 1e-15)
+        return self._bound(min(tight, float(by_moments)), relation, delta)
+
+    def delta(self, cost: PairCounts, epsilon: float, relation: Relation) -> PrivacyBound:
+        """The smallest δ that this cost proves at `epsilon` >= 0, at most 1."""
+        by_moments = _RENYI.delta(_RENYI.cost_of(cost), epsilon, relation)
+        tight = float(np.exp(min(self.log_delta(cost, epsilon), 0.0)))
+        return self._bound(min(tight, float(by_moments)), relation, None)
+
+    def log_delta(self, cost: PairCounts, epsilon: float) -> float:
+        """The smallest log δ that this cost proves at `epsilon` >= 0; -∞ if nothing was released."""
+        return _log_delta(cost, epsilon)
+
+    def _bound(self, value: float, relation: Relation, delta: float | None) -> PrivacyBound:
+        return PrivacyBound(value, kind=self.kind, accountant=self.name, relation=relation, delta=delta)
+
+
+_RENYI = RenyiAccountant()
+
+
+@lru_cache(maxsize=4096)
+def _epsilon(cost: PairCounts, log_delta: float) -> float:
+    variance = gaussian_variance(cost)
+    if not _has_grid(cost):
+        return np.inf
+    ways = compositions(at_most(cost, _MOST_PAIRS), variance)
+    if not ways:
+        return epsilon_of_gdp(float(np.sqrt(variance) * (1 + 1e-15)), log_delta)
+    return max(certified.epsilon_of(way, log_delta) for way in ways)
+
+
+@lru_cache(maxsize=4096)
+def _log_delta(cost: PairCounts, epsilon: float) -> float:
+    variance = gaussian_variance(cost)
+    if not _has_grid(cost):
+        return 0.0
+    ways = compositions(at_most(cost, _MOST_PAIRS), variance)
+    if not ways:
+        return log_delta_of_gdp(float(np.sqrt(variance) * (1 + 1e-15)), epsilon)
+    return max(certified.log_delta_of(way, epsilon) for way in ways)
+
+
+def gaussian_variance(cost: PairCounts) -> float:
+    """Σ μ² of the Gaussian pairs, rounded up; ∞ where one has no noise."""
+    parts = [n / pair.sigma**2 if pair.sigma > 1e-150 else np.inf for pair, n in _gaussians(cost)]
+    return float(sum(parts)) * (1 + 1e-15 * (len(parts) + 4))
+
+
+def _gaussians(cost: PairCounts) -> list[tuple[GaussianPair, int]]:
+    return [(pair, n) for pair, n in cost.items() if isinstance(pair, GaussianPair)]
+
+
+def _has_grid(cost: PairCounts) -> bool:
+    """Whether every sampled pair has a grid; else only its moments are known here."""
+    return gaussian_variance(cost) < np.inf and all(
+        isinstance(pair, GaussianPair) or (isinstance(pair, SampledPair) and pair.sigma >= SMALLEST_SIGMA)
+        for pair in cost
+    )
+
+
+def compositions(cost: PairCounts, variance: float) -> tuple[Composition, ...]:
+    """The sampled pairs of a cost, composed each way round; pairs with one way round join every way."""
+    sampled = [(directions_of(pair), n) for pair, n in cost.items() if isinstance(pair, SampledPair)]
+    ways = max((len(directions) for directions, _ in sampled), default=0)
+    return tuple(
+        Composition(sampled={d[min(way, len(d) - 1)]: n for d, n in sampled}, variance=variance)
+        for way in range(ways)
+    )

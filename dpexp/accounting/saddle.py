@@ -1,0 +1,162 @@
+"""Where to invert the transform of a composition: the saddle point, and how far apart the nodes may be.
+
+With K = log φ, the tilted loss has mean K'(c) and variance K''(c) at the order c. Nothing here needs to be
+right for a bound that is built on it to hold; good choices make it tight and fast.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import erfcx
+
+from dpexp.accounting.atoms import Atoms
+from dpexp.accounting.grids import Direction
+from dpexp.accounting.moments import Array
+
+__all__ = ["Composition", "Line", "Saddle"]
+
+_SLACK = 3.0
+_EVERY_ORDER = np.geomspace(1e-4, 2e7, 120)
+_NEARBY = np.linspace(0.3, 2.0, 52)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Composition:
+    """One way round of a composition.
+
+    Attributes:
+        sampled: Sampled pairs, each one way round, with their counts; at least one.
+        variance: Σ μ² of the Gaussian releases among them.
+    """
+
+    sampled: Mapping[Direction, int]
+    variance: float
+
+    @property
+    def releases(self) -> int:
+        """How many sampled releases there are."""
+        return sum(self.sampled.values())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """A line to sum on.
+
+    Attributes:
+        c: Its real part.
+        period: D = 2π ÷ distance of the nodes.
+        width: √K''(c), the standard deviation of the tilted loss.
+    """
+
+    c: float
+    period: float
+    width: float
+
+
+@dataclass(frozen=True, eq=False)
+class _Cumulants:
+    """K and its first two derivatives at real orders, each of shape (K,)."""
+
+    value: Array
+    mean: Array
+    variance: Array
+
+
+class Saddle:
+    """Contours for a composition where δ is about exp(log_delta)."""
+
+    def __init__(self, composition: Composition, log_delta: float, log_tau: float) -> None:
+        """Looks at the composition.
+
+        Args:
+            composition: What is composed.
+            log_delta: log of about the δ that is wanted.
+            log_tau: log of the part of δ that truncation and aliasing may add.
+        """
+        self._composition, self._log_delta, self._log_tau = composition, log_delta, log_tau
+        self.log_share = log_delta + log_tau - np.log(composition.releases)
+        self._coarse = [(d.coarse(self.log_share), n) for d, n in composition.sampled.items()]
+        self._orders, self._at = _EVERY_ORDER, self._cumulants_at(_EVERY_ORDER)
+
+    def at_delta(self) -> tuple[float, float]:
+        """The order c and ε = K'(c) at which δ is about the wanted one."""
+        for _ in range(2):
+            away = np.abs(self._log_deltas() - self._log_delta)
+            order = float(self._orders[int(np.argmin(np.where(self._at.mean >= 0, away, np.inf)))])
+            self._look_near(order)
+        return order, float(np.interp(order, self._orders, self._at.mean))
+
+    def at_epsilon(self, epsilon: float) -> float:
+        """The order with K'(c) = ε, nearly."""
+        for _ in range(2):
+            order = float(self._orders[int(np.argmin(self._tail(epsilon)))])
+            self._look_near(order)
+        return order
+
+    def log_delta_at(self, epsilon: float) -> float:
+        """About log δ(ε), the tail bound of the best order."""
+        return min(float(np.min(self._tail(epsilon))), 0.0)
+
+    def _tail(self, epsilon: float) -> Array:
+        tail: Array = self._at.value - self._orders * epsilon - np.log(self._orders) - np.log1p(self._orders)
+        return tail
+
+    def line(self, top: float, epsilon: float) -> Line:
+        """A line c <= top and the smallest D with Σ_{m≠0} e^(cmD) δ(ε + mD) below about τδ, by Chernoff.
+
+        Moving the line away from the saddle point costs accuracy, so at most `_SLACK` nats of it.
+        """
+        log_small = self._log_delta + self._log_tau
+        exponent = self._at.value - self._orders * epsilon
+        slack = float(np.min(exponent)) + _SLACK
+        lines = self._orders[(self._orders <= top) & (self._orders >= 0.3 * top) & (exponent <= slack)]
+        lines = np.append(lines, top)
+        gap = self._orders - lines[:, np.newaxis]
+        usable = gap > 0.03 * lines[:, np.newaxis]
+        right = np.where(usable, (exponent - log_small) / np.where(usable, gap, 1.0), np.inf).min(axis=1)
+        period = np.maximum(np.maximum(right, 0.0), -log_small / lines)
+        best = int(np.argmin(period))
+        width = float(np.interp(lines[best], self._orders, np.sqrt(self._at.variance)))
+        return Line(c=float(lines[best]), period=float(period[best]), width=width)
+
+    def _log_deltas(self) -> Array:
+        """The log δ(K'(c)) if the tilted loss were Gaussian: exp(K - cK')[M(c√K'') - M((c+1)√K'')]/√(2π)."""
+        width = np.sqrt(self._at.variance / 2)
+        mills = erfcx(self._orders * width) - erfcx((self._orders + 1) * width)
+        away = np.log(np.maximum(mills / 2, 1e-300))
+        log_delta: Array = self._at.value - self._orders * self._at.mean + away
+        return log_delta
+
+    def _look_near(self, order: float) -> None:
+        new = np.setdiff1d(order * _NEARBY, self._orders)
+        orders = np.concatenate([self._orders, new])
+        rank, at, more = np.argsort(orders), self._at, self._cumulants_at(new)
+        self._orders = orders[rank]
+        self._at = _Cumulants(
+            np.concatenate([at.value, more.value])[rank],
+            np.concatenate([at.mean, more.mean])[rank],
+            np.concatenate([at.variance, more.variance])[rank],
+        )
+
+    def _cumulants_at(self, orders: Array) -> _Cumulants:
+        at, variance = _cumulants(self._coarse, orders), self._composition.variance
+        return _Cumulants(
+            at.value + variance * orders * (orders + 1) / 2,
+            at.mean + variance * (orders + 0.5),
+            at.variance + variance,
+        )
+
+
+def _cumulants(groups: Sequence[tuple[Atoms, int]], orders: Array) -> _Cumulants:
+    """K = Σ count · log φ of the groups, in floating point: good enough to choose a contour."""
+    total = np.zeros((3, len(orders)))
+    for atoms, count in groups:
+        loss = atoms.loss
+        exponents = atoms.log_mass + orders[:, np.newaxis] * loss
+        top = exponents.max(axis=1)
+        weights = np.exp(exponents - top[:, np.newaxis])
+        mass = weights.sum(axis=1)
+        mean, square = weights @ loss / mass, weights @ loss**2 / mass
+        total += count * np.stack([top + np.log(mass), mean, np.maximum(square - mean**2, 0.0)])
+    return _Cumulants(*total)
