@@ -9,11 +9,14 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from dpexp.accounting.accountants import AbstractLogMomentAccountant
 from dpexp.module import DPModule, Observation
+from dpexp.plan import PrivacyPlan
 
 __all__ = ["LotProgress", "Recorder", "Trajectory", "privacy_metrics"]
 
 _COMPANION_STRIDE = 10  # accountants beside the configured one are asked this much less often
+_SLOW_POINTS = 100  # of the trajectory, by accountants that need tens of milliseconds for one
 
 
 class Recorder(Protocol):
@@ -44,7 +47,11 @@ class Trajectory(pl.Callback):
         lots = pl_module.ledger.lots
         if lots % self._every and lots != pl_module.plan.steps:
             return
-        self._record_privacy(pl_module)
+        if (
+            lots - self._recorded_privacy_at >= _stride(pl_module.plan, self._every)
+            or lots == pl_module.plan.steps
+        ):
+            self._record_privacy(pl_module)
         assert pl_module.observation is not None
         self._recorder.record(lots, nonprivate_metrics(pl_module.observation))
         self._recorder.record(lots, {"time/step_s": self._seconds_per_step(lots)})
@@ -78,12 +85,18 @@ class Trajectory(pl.Callback):
         return (self._started[1] - then) / max(lots - before, 1)
 
 
+def _stride(plan: PrivacyPlan, every: int) -> int:
+    if plan.guarantee is None or isinstance(plan.guarantee.accountant, AbstractLogMomentAccountant):
+        return every
+    return max(every, plan.steps // _SLOW_POINTS)
+
+
 def privacy_metrics(module: DPModule, *, with_companions: bool) -> dict[str, float]:
     """The ε/δ of what has been charged so far; empty without privacy."""
     account = module.ledger.account
     if account is None:
         return {}
-    metrics = {"privacy/epsilon": float(account.epsilon()), "privacy/delta": account.budget.delta}
+    metrics = {"privacy/epsilon": float(module.ledger.epsilon()), "privacy/delta": account.budget.delta}
     at_budget = account.delta_at_budget()
     if at_budget is not None:
         metrics["privacy/delta_at_budget"] = float(at_budget)
@@ -155,8 +168,8 @@ class LotProgress(pl.Callback):
 
 def _figures(module: DPModule) -> str:
     parts = []
-    if module.ledger.account is not None:
-        parts.append(f"ε {float(module.ledger.epsilon()):.3f}")
+    if module.ledger.latest is not None:
+        parts.append(f"ε {module.ledger.latest.rounded_up(4)}")
     if module.evaluation is not None:
         parts.append(f"accuracy {module.evaluation.accuracy:.2%}")
     return "  ".join(parts)

@@ -3,15 +3,17 @@
 import math
 from collections.abc import Mapping, Sequence
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.panel import Panel
 from rich.table import Table
 
-from dpexp.accounting import Gaussian, Kind, PrivacyBound, Release, total
+from dpexp._validate import UserError
+from dpexp.accounting import Gaussian, Kind, PrivacyBound, Release, delta_warning
 from dpexp.accounting.figures import Curve
 from dpexp.experiment import Experiment, Result
 from dpexp.plan import Group, Guarantee, PrivacyPlan
-from dpexp.planning import PlanFigures
+from dpexp.planning import PlanFigures, plan_figures
 
 __all__ = [
     "calibration_table",
@@ -52,23 +54,27 @@ def figures_table(figures: PlanFigures) -> Table:
     return table
 
 
-def calibration_table(solved: Mapping[float, PrivacyPlan]) -> Table:
-    """The σ that each ε needs, at the plan's T and δ."""
+def calibration_table(solved: Mapping[float, PrivacyPlan | UserError]) -> Table:
+    """The σ that each ε needs, at the plan's T and δ, or why no σ is enough."""
     table = Table(title="σ for a target ε", title_justify="left", min_width=60)
     table.add_column("ε")
     table.add_column("σ of each group, rounded up")
     for target, plan in solved.items():
-        sigmas = (f"{group.name} {shown_up(group.noise_multiplier)}" for group in plan.step(0).groups)
-        table.add_row(f"{target:g}", ", ".join(sigmas))
+        table.add_row(f"{target:g}", str(plan) if isinstance(plan, UserError) else _sigmas(plan))
     return table
+
+
+def _sigmas(plan: PrivacyPlan) -> str:
+    return ", ".join(f"{group.name} {shown_up(group.noise_multiplier)}" for group in plan.step(0).groups)
 
 
 def figure_2_table(epochs: Sequence[float], curves: Sequence[Curve], title: str) -> Table:
     """The numbers of Figure 2."""
-    table = Table(title=f"Figure 2 of Abadi et al. (2016), ε at {title}", title_justify="left")
+    title = f"Figure 2 of Abadi et al. (2016), ε at {title}"
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("epochs", justify="right")
     for curve in curves:
-        table.add_column(f"{curve.name}\n({curve.kind})", justify="right")
+        table.add_column("\n".join([*curve.name.split("_"), curve.kind]), justify="right")
     for index, epoch in enumerate(epochs):
         table.add_row(f"{epoch:g}", *(shown(curve.epsilons[index]) for curve in curves))
     return table
@@ -140,14 +146,12 @@ def _guarantee_rows(plan: PrivacyPlan) -> list[tuple[str, str]]:
     if guarantee is None:
         return [("privacy", "none: nothing is claimed about the training data")]
     rows = [("one-time release", _release_in_words(release)) for release in guarantee.releases]
-    for accountant in (guarantee.accountant, *guarantee.companions):
-        account = guarantee.charged_account(accountant)
-        share = float(account.epsilon())
-        bound = total(account, list(plan.phases(plan.steps)))
-        label = "ε at the end" if accountant is guarantee.accountant else "beside it"
-        rows.append((label, _bound_in_words(bound, share, guarantee)))
+    first, *others = plan_figures(plan).at_end
+    rows.append(("ε at the end", _bound_in_words(first, guarantee)))
+    rows.append(("beside it", ", ".join(f"{shown(b)} {b.accountant} ({b.kind})" for b in others)))
     rows.append(("protected", f"one row of the training data, under {guarantee.relation.in_words}"))
-    return rows
+    warning = delta_warning(guarantee.budget.delta, plan.num_examples)
+    return [*rows, ("warning", warning)] if warning else rows
 
 
 def _data_rows(experiment: Experiment) -> list[tuple[str, str]]:
@@ -164,10 +168,11 @@ def _release_in_words(release: Release) -> str:
     return f"{release.name}, {noise}, from all training rows"
 
 
-def _bound_in_words(bound: PrivacyBound, share: float, guarantee: Guarantee) -> str:
-    words = f"{shown_up(bound)} at δ = {guarantee.budget.delta:g} by {bound.accountant} ({bound.kind})"
+def _bound_in_words(bound: PrivacyBound, guarantee: Guarantee) -> str:
+    words = f"{shown(bound)} at δ = {guarantee.budget.delta:g} by {bound.accountant} ({bound.kind})"
     if guarantee.releases:
-        words += f"; {shown_up(share)} of it before the first lot"
+        share = guarantee.charged_account(guarantee.accountant).epsilon()
+        words += f"; {shown(share)} of it before the first lot"
     if bound.saturated:
-        words += "; best order is the last of its grid: accountant=rdp is tighter"
+        words += "; its best order is its last: accountant=rdp or pld is tighter"
     return words

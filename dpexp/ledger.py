@@ -3,8 +3,8 @@
 from typing import final
 
 from dpexp import _validate
-from dpexp.accounting import Account, Event, PrivacyBound, Release
-from dpexp.plan import Guarantee, StepPlan
+from dpexp.accounting import Account, PrivacyBound, Release
+from dpexp.plan import PrivacyPlan, StepPlan
 
 __all__ = ["BudgetSpentError", "Ledger"]
 
@@ -22,17 +22,19 @@ class Ledger:
         releases: Names of the releases charged before the lots.
         account: The configured accountant's; None without privacy.
         companions: Those of the accountants shown beside it.
+        latest: The ε that was last asked for, and so cheap to show; None before.
     """
 
-    def __init__(self, guarantee: Guarantee | None) -> None:
+    def __init__(self, plan: PrivacyPlan) -> None:
+        self._plan = plan
         self.lots = 0
         self.releases: list[str] = []
-        self._guarantee = guarantee
         self.account: Account | None = None
         self.companions: list[Account] = []
-        if guarantee is not None:
-            self.account = guarantee.open_account(guarantee.accountant)
-            self.companions = [guarantee.open_account(beside) for beside in guarantee.companions]
+        self.latest: PrivacyBound | None = None
+        if plan.guarantee is not None:
+            self.account = plan.guarantee.open_account(plan.guarantee.accountant)
+            self.companions = [plan.guarantee.open_account(beside) for beside in plan.guarantee.companions]
 
     def charge(self, release: Release) -> None:
         """Charges one release from all rows; call it before drawing the release's noise.
@@ -40,36 +42,49 @@ class Ledger:
         Raises:
             BudgetSpentError: It would pass the budget.
         """
-        self._charge(release.event, release.name)
+        if self.account is not None and not self.account.affords(release.event):
+            raise self._spent(release.name)
+        self._charge(release)
         self.releases.append(release.name)
 
     def reserve(self, step: StepPlan) -> None:
         """Charges the next lot; call it before its noise is drawn.
 
+        The plan's T is what the budget was proven to pay for before the first lot, by this accountant and
+        for these very lots: lot T+1 is refused, and no earlier one needs to be priced again.
+
         Raises:
-            BudgetSpentError: It would pass the budget.
-            ValueError: `step` is not the next one.
+            BudgetSpentError: All lots of the plan have been charged.
+            ValueError: `step` is not the plan's next one.
         """
-        if step.index != self.lots:
-            raise ValueError(f"The next lot is {self.lots}, found step {step.index}.")
+        if step.index >= self._plan.steps:
+            raise self._spent(f"lot {step.index + 1}")
+        if step != self._plan.step(self.lots):
+            raise ValueError(f"The next lot is {self.lots} of the plan, found step {step.index}.")
         if step.event is not None:
-            self._charge(step.event, f"lot {step.index + 1}")
+            self._charge(Release(f"lot {step.index + 1}", step.event))
         self.lots += 1
 
     def epsilon(self) -> PrivacyBound:
         """ε of all that has been charged, by the configured accountant, at the budget's δ."""
         if self.account is None:
             raise ValueError("A run without privacy has no ε.")
-        return self.account.epsilon()
+        self.latest = self.account.epsilon()
+        return self.latest
 
-    def _charge(self, event: Event, name: str) -> None:
-        if self.account is None:
-            return
-        if not self.account.affords(event):
-            budget = self.account.budget
-            raise BudgetSpentError(
-                f"{name} would pass the budget ε = {budget.epsilon:g} at δ = {budget.delta:g}; "
-                f"ε = {float(self.account.epsilon()):.6f} is spent. Nothing more was released."
-            )
+    def _charge(self, release: Release) -> None:
         for account in (self.account, *self.companions):
-            account.charge(event)
+            if account is not None:
+                account.charge(release.event)
+
+    def _spent(self, name: str) -> BudgetSpentError:
+        if self.account is None:
+            return BudgetSpentError(f"{name} is not in the plan of {self._plan.steps} lots.")
+        budget = self.account.budget
+        limit = (
+            "" if budget.epsilon is None else f" and may pass ε = {budget.epsilon:g} at δ = {budget.delta:g}"
+        )
+        return BudgetSpentError(
+            f"{name} is not in the plan of {self._plan.steps} lots{limit}; "
+            f"ε = {self.epsilon().rounded_up(6)} is spent. Nothing more was released."
+        )

@@ -89,9 +89,7 @@ def plan_figures(plan: PrivacyPlan) -> PlanFigures:
     )
 
 
-def _at_end(
-    plan: PrivacyPlan, guarantee: Guarantee
-) -> tuple[tuple[PrivacyBound, ...], tuple[Refusal, ...]]:
+def _at_end(plan: PrivacyPlan, guarantee: Guarantee) -> tuple[tuple[PrivacyBound, ...], tuple[Refusal, ...]]:
     bounds, refusals = [], []
     for accountant in _all_accountants(guarantee.accountant):
         try:

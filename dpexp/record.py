@@ -10,11 +10,12 @@ import numpy as np
 import torch
 import yaml
 
-from dpexp.accounting import Kind
+from dpexp.accounting import Kind, PrivacyBound
 from dpexp.datamodule import LotDataModule
 from dpexp.experiment import Experiment, Result
 from dpexp.module import DPModule
 from dpexp.plan import PrivacyPlan
+from dpexp.planning import plan_figures
 from dpexp.statement import statement
 from dpexp.tracking import Run, flatten
 
@@ -46,7 +47,7 @@ def record_end(run: Run, experiment: Experiment, module: DPModule, datamodule: L
     epsilon = None if plan.guarantee is None else float(module.ledger.epsilon())
     delta = None if plan.guarantee is None else plan.guarantee.budget.delta
     if epsilon is not None and delta is not None:
-        run.record(steps, {"final/epsilon": epsilon, "final/delta": delta})
+        run.record(steps, {"final/epsilon": epsilon, "final/delta": delta} | _other_figures(plan))
     words = statement(experiment, plan, module.ledger)
     run.log_text(words, "privacy_statement.txt")
     _log_model(run, module, datamodule)
@@ -60,6 +61,16 @@ def record_end(run: Run, experiment: Experiment, module: DPModule, datamodule: L
         tracking_uri=experiment.tracking.resolved_uri,
         statement=words,
     )
+
+
+def _other_figures(plan: PrivacyPlan) -> dict[str, float]:
+    """ε at the end by every other accountant, under a name that says what kind of figure it is."""
+    _, *others = plan_figures(plan).at_end
+    return {f"{_section(bound)}/epsilon_{bound.accountant}": float(bound) for bound in others}
+
+
+def _section(bound: PrivacyBound) -> str:
+    return "privacy" if bound.kind is Kind.CERTIFIED else str(bound.kind)
 
 
 def split_prefix(privacy: str) -> str:

@@ -136,11 +136,14 @@ def _floats(curve: Curve) -> list[float]:
     return [float(epsilon) for epsilon in curve.epsilons]
 
 
-def _solved(experiment: Experiment, plan: PrivacyPlan, target: float) -> PrivacyPlan:
+def _solved(experiment: Experiment, plan: PrivacyPlan, target: float) -> PrivacyPlan | _validate.UserError:
     privacy = experiment.privacy
     assert isinstance(privacy, DPSGD)
     asked = replace(privacy, noise_multiplier=None, epsilon=target, steps=plan.steps, epochs=None)
-    return replace(experiment, privacy=asked).plan()
+    try:
+        return replace(experiment, privacy=asked).plan()
+    except _validate.UserError as error:
+        return error
 
 
 def _plain_plan(plan: PrivacyPlan) -> dict[str, Any]:
@@ -169,16 +172,14 @@ def _plain_plan(plan: PrivacyPlan) -> dict[str, Any]:
     }
 
 
-def _plain_solutions(solved: dict[float, PrivacyPlan]) -> list[dict[str, Any]]:
-    return [
-        {
-            "epsilon": target,
-            "noise_multipliers": {
-                group.name: group.noise_multiplier for group in plan.step(0).groups
-            },
-        }
-        for target, plan in solved.items()
-    ]
+def _plain_solutions(solved: dict[float, PrivacyPlan | _validate.UserError]) -> list[dict[str, Any]]:
+    return [{"epsilon": target, **_plain_solution(plan)} for target, plan in solved.items()]
+
+
+def _plain_solution(plan: PrivacyPlan | _validate.UserError) -> dict[str, Any]:
+    if isinstance(plan, _validate.UserError):
+        return {"noise_multipliers": None, "reason": str(plan)}
+    return {"noise_multipliers": {group.name: group.noise_multiplier for group in plan.step(0).groups}}
 
 
 def _milestones_line(milestones: Sequence[Any]) -> Line:

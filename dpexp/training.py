@@ -30,7 +30,7 @@ def train(experiment: Experiment) -> Result:
     """
     console = Console()
     plan = experiment.plan()
-    ledger = Ledger(plan.guarantee)
+    ledger = Ledger(plan)
     stream = Stream.keyed_by(experiment.seed) if plan.deterministic else Stream.secret()
     with torch.random.fork_rng():
         torch.manual_seed(experiment.seed)

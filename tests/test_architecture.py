@@ -11,11 +11,11 @@ from tests.conftest import REPOSITORY
 
 FLOORS = [
     ["_validate"],
-    ["accounting", "schedules", "streams", "lots", "plan", "privacy", "ledger"],
+    ["accounting", "schedules", "streams", "lots", "plan", "planning", "privacy", "ledger"],
     ["noise", "clipping", "gradients", "sanitizer", "features", "models", "data"],
     ["datamodule", "module", "callbacks", "trainer"],
     ["tracking", "experiment"],
-    ["console", "statement", "record"],
+    ["console", "plots", "statement", "record"],
     ["training", "tasks"],
     ["cli", "__main__"],
 ]
@@ -80,11 +80,13 @@ def test_only_the_command_line_imports_hydra():
     "statement",
     [
         "import dpexp, dpexp.accounting, dpexp.plan, dpexp.privacy",
+        "import sys, runpy; sys.argv = ['dpexp', '+experiment=mnist_medium', 'task=plan']; "
+        "runpy.run_module('dpexp', run_name='__main__')",
         "import sys, runpy; sys.argv = ['dpexp', '+experiment=mnist_medium', '--cfg', 'job']; "
         "runpy.run_module('dpexp', run_name='__main__')",
         "import sys, runpy; sys.argv = ['dpexp', '--help']; runpy.run_module('dpexp', run_name='__main__')",
     ],
-    ids=["accounting", "cfg", "help"],
+    ids=["accounting", "plan", "cfg", "help"],
 )
 def test_no_heavy_library_is_imported_by(statement):
     heavy = set(HEAVY) - ({"hydra"} if "runpy" in statement else set())
@@ -93,9 +95,9 @@ def test_no_heavy_library_is_imported_by(statement):
         f"print('HEAVY', sorted({heavy!r} & set(sys.modules)))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=REPOSITORY, check=True
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=REPOSITORY, check=False
     )
-    assert done.stdout.strip().endswith("HEAVY []"), done.stdout[-300:]
+    assert done.stdout.strip().endswith("HEAVY []"), done.stdout[-300:] + done.stderr[-300:]
 
 
 def test_no_file_is_longer_than_400_lines():

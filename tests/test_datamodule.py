@@ -46,7 +46,7 @@ def datamodule(*, declared=200, features=None, plan=None, ledger=None, noise=Non
         plan=plan,
         data=data,
         features=features or NoFeatures(inputs=6, dimensions=6),
-        ledger=ledger or Ledger(plan.guarantee),
+        ledger=ledger or Ledger(plan),
         lots=KEY.child("lots"),
         noise=noise or GaussianNoise(KEY.child("features")),
     )
@@ -91,7 +91,7 @@ def test_q_comes_from_the_declared_number_and_a_difference_is_only_warned_of(cap
 
 def test_features_are_charged_once_however_often_lightning_sets_up():
     plan = private_plan(num_examples=200, lot_size=10, steps=30, epsilon=None, releases=(RELEASE,))
-    ledger = Ledger(plan.guarantee)
+    ledger = Ledger(plan)
     module = datamodule(features=pca(), plan=plan, ledger=ledger)
     assert ledger.releases == []
     for stage in ("fit", "validate", "test"):
@@ -107,7 +107,7 @@ def test_features_are_charged_before_their_noise_is_drawn():
             return np.zeros(size)
 
     plan = private_plan(num_examples=200, lot_size=10, steps=30, epsilon=None, releases=(RELEASE,))
-    ledger = Ledger(plan.guarantee)
+    ledger = Ledger(plan)
     ready(features=pca(), plan=plan, ledger=ledger, noise=Watching())
     assert ledger.releases == ["dp_pca"]
 
@@ -118,7 +118,7 @@ def test_features_that_the_budget_does_not_pay_for_are_not_fitted():
             raise AssertionError("noise was drawn")
 
     plan = private_plan(num_examples=200, lot_size=0.1, noise_multiplier=50, epsilon=0.6, accountant=None)
-    module = datamodule(features=pca(0.5), plan=plan, ledger=Ledger(plan.guarantee), noise=Forbidden())
+    module = datamodule(features=pca(0.5), plan=plan, ledger=Ledger(plan), noise=Forbidden())
     with pytest.raises(BudgetSpentError, match="dp_pca"):
         module.setup("fit")
 

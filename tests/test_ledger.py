@@ -7,21 +7,21 @@ from tests.plans import PCA, PER_LAYER, plain_plan, private_plan
 
 def test_every_lot_of_the_plan_can_be_charged_and_not_one_more():
     plan = private_plan(noise_multiplier=1, epsilon=3, releases=(PCA,), layers=PER_LAYER)
-    ledger = Ledger(plan.guarantee)
+    ledger = Ledger(plan)
     ledger.charge(PCA)
     for t in range(plan.steps):
         ledger.reserve(plan.step(t))
     assert ledger.lots == plan.steps
     assert ledger.releases == ["dp_pca"]
     assert float(ledger.epsilon()) <= 3
-    with pytest.raises(BudgetSpentError, match="would pass the budget"):
+    with pytest.raises(BudgetSpentError, match="not in the plan"):
         ledger.reserve(plan.step(plan.steps))
     assert ledger.lots == plan.steps  # what was refused was not charged
 
 
 def test_a_solved_plan_can_be_charged_to_its_last_lot():
     plan = private_plan(noise_multiplier=None, steps=777, epsilon=1.5, layers=PER_LAYER)
-    ledger = Ledger(plan.guarantee)
+    ledger = Ledger(plan)
     for t in range(777):
         ledger.reserve(plan.step(t))
     assert ledger.lots == 777
@@ -29,7 +29,7 @@ def test_a_solved_plan_can_be_charged_to_its_last_lot():
 
 def test_epsilon_after_each_lot_is_that_of_so_many_lots():
     plan = private_plan(steps=50)
-    ledger = Ledger(plan.guarantee)
+    ledger = Ledger(plan)
     accountant, relation = plan.guarantee.accountant, plan.guarantee.relation
     for t in range(50):
         ledger.reserve(plan.step(t))
@@ -39,9 +39,16 @@ def test_epsilon_after_each_lot_is_that_of_so_many_lots():
         )
 
 
+def test_a_lot_of_another_plan_is_not_charged():
+    ledger = Ledger(private_plan(steps=5))
+    with pytest.raises(ValueError, match="next lot is 0"):
+        ledger.reserve(private_plan(steps=5, clip_norm=3).step(0))
+    assert ledger.lots == 0
+
+
 def test_lots_are_charged_in_order_and_once():
     plan = private_plan(steps=5)
-    ledger = Ledger(plan.guarantee)
+    ledger = Ledger(plan)
     ledger.reserve(plan.step(0))
     for wrong in (0, 2):
         with pytest.raises(ValueError, match="next lot is 1"):
@@ -50,7 +57,7 @@ def test_lots_are_charged_in_order_and_once():
 
 def test_without_privacy_lots_are_counted_and_there_is_no_epsilon():
     plan = plain_plan()
-    ledger = Ledger(plan.guarantee)
+    ledger = Ledger(plan)
     ledger.reserve(plan.step(0))
     assert ledger.lots == 1
     assert ledger.account is None

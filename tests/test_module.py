@@ -80,7 +80,7 @@ def train(plan, lots, *, model=None, noise=None, rate=0.5, size=None, optimizer=
     module = DPModule(
         model=model or MLP(D, [], K).to(lots[0].inputs.dtype),
         plan=plan,
-        ledger=Ledger(plan.guarantee),
+        ledger=Ledger(plan),
         noise=noise or GaussianNoise(KEY.child("noise")),
         optimizer=functools.partial(optimizer, lr=1.0),
         learning_rate=rate if isinstance(rate, Linear) else Constant(rate),

@@ -169,7 +169,6 @@ def test_epochs_are_counted_in_expected_passes():
         ({"delta": 1}, "privacy.delta"),
         ({"delta": 0}, "privacy.delta"),
         ({"relation": "add-or-remove-one"}, "Did you mean add_or_remove_one"),
-        ({"relation": "replace_one"}, "replace_one"),
         ({"clipping": "flt"}, "Did you mean flat"),
         ({"noise": "sekure"}, "privacy.noise"),
         ({"deterministic": "yes"}, "true or false"),
@@ -198,6 +197,10 @@ def test_a_schedule_that_reaches_an_impossible_value_is_refused_before_training(
 def test_the_pair_of_zero_out_is_priced_like_add_or_remove():
     assert private_plan(relation="zero_out").steps == private_plan().steps
     assert private_plan(relation="zero_out").guarantee.relation is Relation.ZERO_OUT
+
+
+def test_replacing_an_example_costs_more_than_adding_one():
+    assert private_plan(relation="replace_one").steps < private_plan().steps
 
 
 def test_an_accountant_of_estimates_cannot_be_configured():

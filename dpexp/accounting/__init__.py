@@ -48,7 +48,7 @@ from dpexp.accounting.fraction_query import (
 )
 from dpexp.accounting.gaussian_filter import GaussianFilter
 from dpexp.accounting.registry import accountants_by_name, as_accountant
-from dpexp.accounting.statement import Guarantee, without_amplification
+from dpexp.accounting.statement import Statement, without_amplification
 from dpexp.accounting.trajectory import epsilons_after, trajectory
 
 __all__ = [
@@ -64,7 +64,6 @@ __all__ = [
     "FixedSizeSampled",
     "Gaussian",
     "GaussianFilter",
-    "Guarantee",
     "Kind",
     "LogMoments",
     "MomentsAccountant",
@@ -79,6 +78,7 @@ __all__ = [
     "RenyiFilter",
     "RenyiOdometer",
     "Repeated",
+    "Statement",
     "UnsupportedEventError",
     "accountants_by_name",
     "adaptivity_table",

@@ -73,28 +73,43 @@ class Account:
 
     def __init__(self, accountant: AnyAccountant, relation: Relation, budget: Budget) -> None:
         self.accountant, self.relation, self.budget = accountant, relation, budget
-        self._cost = accountant.zero
+        self._settled: Cost = accountant.zero
+        self._price: Cost = accountant.zero
+        self._event: Event | None = None
+        self._count = 0
 
     def affords(self, event: Event) -> bool:
         """Whether the budget still holds after one more `event`."""
         if self.budget.epsilon is None:
             return True
-        after = self._cost + self.accountant.price(event, self.relation)
+        after = self.cost + self.accountant.price(event, self.relation)
         return float(self._epsilon(after)) <= self.budget.epsilon
 
     def charge(self, event: Event) -> None:
         """Adds one event to the total."""
-        self._cost = self._cost + self.accountant.price(event, self.relation)
+        if event != self._event:
+            self._settled, self._count = self.cost, 0
+            self._event, self._price = event, self.accountant.price(event, self.relation)
+        self._count += 1
+
+    @property
+    def cost(self) -> Cost:
+        """The total, with equal events in a row counted and not summed.
+
+        One by one, rounding would add up to another total than that of `lots_within`, and the last lot of
+        a budget that is used up to the last digit would be refused.
+        """
+        return self._settled + self._count * self._price
 
     def epsilon(self) -> PrivacyBound:
         """ε of everything charged so far, at the budget's δ."""
-        return self._epsilon(self._cost)
+        return self._epsilon(self.cost)
 
     def delta_at_budget(self) -> PrivacyBound | None:
         """δ of everything charged so far at the budget's ε; None where no ε is set."""
         if self.budget.epsilon is None:
             return None
-        return self.accountant.delta(self._cost, self.budget.epsilon, self.relation)
+        return self.accountant.delta(self.cost, self.budget.epsilon, self.relation)
 
     def _epsilon(self, cost: Cost) -> PrivacyBound:
         return self.accountant.epsilon(cost, self.budget.delta, self.relation)
@@ -119,7 +134,7 @@ def lots_within(account: Account, phases: Iterable[Phase]) -> int:
         The number of lots T such that ε after T lots is within the budget and after T+1 is not, or the
         number of lots there are.
     """
-    spent, admitted = account._cost, 0
+    spent, admitted = account.cost, 0
     for phase in phases:
         price = account.accountant.price(phase.event, account.relation)
         fit = _repetitions(account, spent, price, phase.lots)
@@ -132,7 +147,7 @@ def lots_within(account: Account, phases: Iterable[Phase]) -> int:
 
 def total(account: Account, phases: Sequence[Phase]) -> PrivacyBound:
     """ε after all the phases on top of what the account has been charged."""
-    cost = account._cost
+    cost = account.cost
     for phase in phases:
         cost = cost + phase.lots * account.accountant.price(phase.event, account.relation)
     return account._epsilon(cost)

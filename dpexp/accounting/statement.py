@@ -27,7 +27,7 @@ __all__ = [
     "NOT_COVERED",
     "ONE_LOT_AN_EPOCH",
     "SECRET",
-    "Guarantee",
+    "Statement",
     "without_amplification",
 ]
 
@@ -95,7 +95,7 @@ def _with_known_lots(event: Event) -> Event:
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Guarantee:
+class Statement:
     """All facts of a privacy statement; `str()` puts them into sentences.
 
     Attributes:
@@ -175,8 +175,8 @@ class Guarantee:
 
     @property
     def _included(self) -> str:
-        names = ", ".join(release.name for release in self.releases) or "nothing"
-        return f"Included: {names}; {self.steps} lots charged, empty ones too."
+        names = "".join(f"{release.name}; " for release in self.releases)
+        return f"Included: {names}{self.steps} lots charged, empty ones too."
 
     @property
     def _assumption(self) -> str:

@@ -73,7 +73,7 @@ def _application(config: DictConfig) -> float | None:
     for group in _LIGHT:
         check_group(config, group)
     experiment = _experiment(config)
-    task: "Task" = instantiate(config.task, _convert_="all")
+    task: Task = instantiate(config.task, _convert_="all")
     if task.makes:
         experiment.plan()  # impossible privacy arithmetic is refused before torch is even imported
     for group in task.makes:

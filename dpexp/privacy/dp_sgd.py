@@ -6,8 +6,16 @@ from dataclasses import dataclass, replace
 from typing import Any, final
 
 from dpexp import _validate
-from dpexp.accounting import AnyAccountant, Budget, Kind, Relation, Release, RenyiAccountant, lots_within
-from dpexp.accounting.budget import total
+from dpexp.accounting import (
+    AnyAccountant,
+    Budget,
+    Relation,
+    Release,
+    RenyiAccountant,
+    lots_within,
+    require_certified,
+    total,
+)
 from dpexp.accounting.calibration import smallest_noise_multiplier
 from dpexp.lots import PoissonSampling
 from dpexp.plan import LONGEST_SCHEDULE, Guarantee, PrivacyPlan
@@ -100,10 +108,7 @@ class DPSGD:
         return {"epochs": self.epochs} if None not in (self.steps, self.epochs) else {}
 
     def _guarantee(self, accountant: AnyAccountant, releases: tuple[Release, ...]) -> Guarantee:
-        if accountant.kind is not Kind.CERTIFIED:
-            raise _validate.refuse(
-                "accountant", accountant.name, "a certified upper bound", f"It gives an {accountant.kind}."
-            )
+        require_certified(accountant)
         beside = [other for other in (RenyiAccountant(),) if other.name != accountant.name]
         return Guarantee(
             accountant=accountant,

@@ -28,11 +28,28 @@ from tests.accounting import golden
 
 EXACT, PLD, RDP = ExactAccountant(), PLDAccountant(), RenyiAccountant()
 ADD = Relation.ADD_OR_REMOVE_ONE
-TESTED = (
-    "E1 E2 alpha_wor balls_and_bins moments_int32_abadi moments_int32_cks moments_wor_cks rdp_ closed_form_dpexp "
-    "closed_form_mtz tight_exact pld_wor lower_bound WRONG naive_composition partition_upper shuffle_lower gdp_clt "
-    "dp_accounting prv_accountant"
-).split()
+TESTED = [
+    "E1",
+    "E2",
+    "alpha_wor",
+    "balls_and_bins",
+    "moments_int32_abadi",
+    "moments_int32_cks",
+    "moments_wor_cks",
+    "rdp_",
+    "closed_form_dpexp",
+    "closed_form_mtz",
+    "tight_exact",
+    "pld_wor",
+    "lower_bound",
+    "WRONG",
+    "naive_composition",
+    "partition_upper",
+    "shuffle_lower",
+    "gdp_clt",
+    "dp_accounting",
+    "prv_accountant",
+]
 
 
 def parametrized(*accountants):

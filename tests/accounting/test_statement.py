@@ -18,7 +18,7 @@ from dpexp.accounting.events import (
     Release,
     Repeated,
 )
-from dpexp.accounting.statement import KEYED, NOT_COVERED, ONE_LOT_AN_EPOCH, Guarantee, without_amplification
+from dpexp.accounting.statement import KEYED, NOT_COVERED, ONE_LOT_AN_EPOCH, Statement, without_amplification
 
 ADD = Relation.ADD_OR_REMOVE_ONE
 STEP = Gaussian(noise_multiplier=4)
@@ -36,7 +36,7 @@ def guarantee(**changes):
         "if_sampling_fails": without_amplification(EPOCHS, delta=1e-5, relation=ADD),
         "failed_sampling": ONE_LOT_AN_EPOCH,
     }
-    return Guarantee(**{**facts, **changes})
+    return Statement(**{**facts, **changes})
 
 
 def figure(value, kind=Kind.ESTIMATE, **attributes):
