@@ -169,7 +169,7 @@ class LotProgress(pl.Callback):
 def _figures(module: DPModule) -> str:
     parts = []
     if module.ledger.latest is not None:
-        parts.append(f"ε {module.ledger.latest.rounded_up(4)}")
+        parts.append(f"ε ≤ {module.ledger.latest.rounded_up(4)}")
     if module.evaluation is not None:
         parts.append(f"accuracy {module.evaluation.accuracy:.2%}")
     return "  ".join(parts)

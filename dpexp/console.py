@@ -96,7 +96,7 @@ def show_result(console: Console, result: Result) -> None:
     accuracy = "not shown: the test split is private" if result.accuracy is None else f"{result.accuracy:.2%}"
     lines = [f"[bold]test accuracy[/] {accuracy} after {result.steps:,} lots"]
     if result.epsilon is not None:
-        lines.append(f"[bold]privacy[/] ε = {shown_up(result.epsilon)} at δ = {result.delta:g}")
+        lines.append(f"[bold]privacy[/] ε ≤ {shown_up(result.epsilon)} at δ = {result.delta:g} (certified)")
     console.print(
         Panel("\n".join([*lines, "", result.statement.strip()]), title="Result", title_align="left")
     )

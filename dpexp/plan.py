@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 COMMON_LOT = "common"
-LONGEST_SCHEDULE = 100_000  # lots; a schedule that moves for longer needs a T to be priced
+LONGEST_SCHEDULE = 50_000  # lots; a schedule that moves for longer needs a T to be priced
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,7 @@ _FORMS = (
 class AbstractSchedule(ABC):
     """A monotone function of the lot's index t >= 0.
 
-    Lengths are given in `unit`s of lots, or of epochs (N/L lots each).
+    Lengths are given in lots, or in epochs of N/L lots each.
     """
 
     @abstractmethod

@@ -69,7 +69,7 @@ class DPPCA:
         return (Release("dp_pca", event),)
 
     def fit(self, inputs: Inputs, noise: Noise) -> Projection:
-        """The projection for training rows (N, *shape); draws noise once, at position 0."""
+        """The projection for training rows of shape `(N, *shape)`; draws noise once, at position 0."""
         rows = inputs.reshape(len(inputs), -1)
         if rows.shape[1] != self.inputs:
             raise _validate.refuse("features.inputs", self.inputs, f"{rows.shape[1]}, as in the rows")
