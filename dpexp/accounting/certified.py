@@ -6,7 +6,7 @@
 import numpy as np
 
 from dpexp.accounting.inversion import TERMS, Contour, Group, Inversion
-from dpexp.accounting.saddle import Composition, Saddle
+from dpexp.accounting.saddle import Composition, Saddle, saddle_near
 
 __all__ = ["epsilon_of", "log_delta_of"]
 
@@ -14,7 +14,6 @@ _LOG_TAU = np.log(1e-4)  # of the part of δ that may be charged besides the bou
 _TAIL = 24.0  # nats by which the Gaussian factor has fallen at the end of the contour
 _ROUNDS = 3
 _FINE, _FEW = 0.03, 8
-_FIRST_GUESS = -20.0
 _LEAST = -5000.0
 
 
@@ -56,7 +55,7 @@ def log_delta_of(composition: Composition, epsilon: float) -> float:
     out_of_reach = _beyond_all_losses(composition, epsilon)
     if out_of_reach is not None:
         return out_of_reach
-    saddle = _saddle_near(composition, epsilon)
+    saddle = saddle_near(composition, epsilon, _LOG_TAU)
     inversion = _inversion(composition, saddle, saddle.at_epsilon(epsilon), epsilon)
     return min(inversion.log_delta(epsilon), 0.0)
 
@@ -69,19 +68,6 @@ def _beyond_all_losses(composition: Composition, epsilon: float) -> float | None
     largest = sum(n * float((a.loss + a.loss_error).max()) for a, n in atoms) * (1 + 1e-12)
     infinite = [np.log(n) + a.log_infinite + 1e-9 for a, n in atoms]
     return float(np.logaddexp.reduce(infinite)) if largest < epsilon else None
-
-
-def _saddle_near(composition: Composition, epsilon: float) -> Saddle:
-    """A view of the composition that reaches as far as the unknown δ(ε) needs."""
-    guess = _FIRST_GUESS
-    for _ in range(10):
-        saddle = Saddle(composition, guess, _LOG_TAU)
-        saddle.at_epsilon(epsilon)
-        found = saddle.log_delta_at(epsilon)
-        if abs(found - guess) < 2:
-            break
-        guess = max(found - 1, 4 * guess, _LEAST)
-    return saddle
 
 
 def _inversion(composition: Composition, saddle: Saddle, c: float, epsilon: float) -> Inversion:

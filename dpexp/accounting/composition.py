@@ -155,4 +155,5 @@ def _one(pair: Pair, log_delta: float) -> float:
     if log_inner >= 0:
         return 0.0
     epsilon = epsilon_of_gdp(1 / pair.sigma * (1 + 1e-15), log_inner)
-    return float(np.logaddexp(np.log1p(-q), np.log(q) + epsilon)) * _UP if q < 1 else epsilon
+    amplified = float(np.logaddexp(np.log1p(-q), np.log(q) + epsilon)) if q < 1 else epsilon
+    return max(amplified + 1e-15, 0.0) * _UP

@@ -82,9 +82,9 @@ class Direction:
         idle = s * _deviations(max(log_share, _IDLE))  # the side of small losses is charged no infinite loss
         match self.pair:
             case PoissonPair():
-                return (-idle, max(idle, shifted)) if self.losses_rise else (-base, idle)
+                return (-idle, max(idle, shifted)) if self.losses_rise else (-base, 1 + idle)
             case OpposedPair():
-                return -idle, max(idle, shifted)
+                return -1 - idle, max(1 + idle, shifted)
             case FixedSizePair():
                 return 0.5, max(base, shifted)
 

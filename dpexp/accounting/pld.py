@@ -21,7 +21,7 @@ from dpexp.accounting.pairs import GaussianPair, PairCounts
 from dpexp.accounting.saddle import Composition
 from dpexp.accounting.samplers import dominating_pairs
 
-__all__ = ["PLDAccountant", "compositions", "gaussian_variance"]
+__all__ = ["PLDAccountant", "compositions", "gaussian_variance", "has_grid"]
 
 _MOST_PAIRS = 100
 
@@ -73,7 +73,7 @@ _RENYI = RenyiAccountant()
 @lru_cache(maxsize=4096)
 def _epsilon(cost: PairCounts, log_delta: float) -> float:
     variance = gaussian_variance(cost)
-    if not _has_grid(cost):
+    if not has_grid(cost):
         return np.inf
     ways = compositions(at_most(cost, _MOST_PAIRS), variance)
     if not ways:
@@ -84,7 +84,7 @@ def _epsilon(cost: PairCounts, log_delta: float) -> float:
 @lru_cache(maxsize=4096)
 def _log_delta(cost: PairCounts, epsilon: float) -> float:
     variance = gaussian_variance(cost)
-    if not _has_grid(cost):
+    if not has_grid(cost):
         return 0.0
     ways = compositions(at_most(cost, _MOST_PAIRS), variance)
     if not ways:
@@ -102,7 +102,7 @@ def _gaussians(cost: PairCounts) -> list[tuple[GaussianPair, int]]:
     return [(pair, n) for pair, n in cost.items() if isinstance(pair, GaussianPair)]
 
 
-def _has_grid(cost: PairCounts) -> bool:
+def has_grid(cost: PairCounts) -> bool:
     """Whether every sampled pair has a grid; else only its moments are known here."""
     return gaussian_variance(cost) < np.inf and all(
         isinstance(pair, GaussianPair) or (isinstance(pair, SampledPair) and pair.sigma >= SMALLEST_SIGMA)

@@ -14,9 +14,10 @@ from dpexp.accounting.atoms import Atoms
 from dpexp.accounting.grids import Direction
 from dpexp.accounting.moments import Array
 
-__all__ = ["Composition", "Line", "Saddle"]
+__all__ = ["Composition", "Line", "Saddle", "saddle_near"]
 
 _SLACK = 3.0
+_FIRST_GUESS, _LEAST = -20.0, -5000.0  # of log δ
 _EVERY_ORDER = np.geomspace(1e-4, 2e7, 120)
 _NEARBY = np.linspace(0.3, 2.0, 52)
 
@@ -82,10 +83,23 @@ class Saddle:
     def at_delta(self) -> tuple[float, float]:
         """The order c and ε = K'(c) at which δ is about the wanted one."""
         for _ in range(2):
-            away = np.abs(self._log_deltas() - self._log_delta)
-            order = float(self._orders[int(np.argmin(np.where(self._at.mean >= 0, away, np.inf)))])
+            away = np.where(self._at.mean >= 0, np.abs(self._log_deltas() - self._log_delta), np.inf)
+            best = int(np.argmin(away))
+            order = float(self._orders[best])
             self._look_near(order)
+        if away[best] > 1:  # K bends too sharply for a normal approximation, as it does for rare large losses
+            return self._by_tail_bound()
         return order, float(np.interp(order, self._orders, self._at.mean))
+
+    def _by_tail_bound(self) -> tuple[float, float]:
+        """The order whose tail bound proves the smallest ε, and that ε."""
+        for _ in range(2):
+            bonus = np.log1p(self._orders) + self._orders * np.log1p(1 / self._orders)
+            bounds = (self._at.value - self._log_delta - bonus) / self._orders
+            best = int(np.argmin(bounds))
+            order, epsilon = float(self._orders[best]), max(float(bounds[best]), 0.0)
+            self._look_near(order)
+        return order, epsilon
 
     def at_epsilon(self, epsilon: float) -> float:
         """The order with K'(c) = ε, nearly."""
@@ -160,3 +174,16 @@ def _cumulants(groups: Sequence[tuple[Atoms, int]], orders: Array) -> _Cumulants
         mean, square = weights @ loss / mass, weights @ loss**2 / mass
         total += count * np.stack([top + np.log(mass), mean, np.maximum(square - mean**2, 0.0)])
     return _Cumulants(*total)
+
+
+def saddle_near(composition: Composition, epsilon: float, log_tau: float) -> Saddle:
+    """A view of the composition that reaches as far as the unknown δ(ε) needs."""
+    guess = _FIRST_GUESS
+    for _ in range(10):
+        saddle = Saddle(composition, guess, log_tau)
+        saddle.at_epsilon(epsilon)
+        found = saddle.log_delta_at(epsilon)
+        if abs(found - guess) < 2:
+            break
+        guess = max(found - 1, 4 * guess, _LEAST)
+    return saddle
