@@ -3,12 +3,14 @@
 `atoms` and `inversion` prove the bound for any grid and any contour; this file picks good ones.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 from dpexp.accounting.inversion import TERMS, Contour, Group, Inversion
 from dpexp.accounting.saddle import Composition, Saddle, saddle_near
 
-__all__ = ["epsilon_of", "log_delta_of"]
+__all__ = ["epsilon_of", "log_delta_of", "smallest_epsilon"]
 
 _LOG_TAU = np.log(1e-4)  # of the part of δ that may be charged besides the bound itself
 _TAIL = 24.0  # nats by which the Gaussian factor has fallen at the end of the contour
@@ -23,7 +25,7 @@ def epsilon_of(composition: Composition, log_delta: float) -> float:
     c, guess = saddle.at_delta()
     best = np.inf
     for _ in range(_ROUNDS):
-        found = _smallest(_inversion(composition, saddle, c, guess), log_delta, guess)
+        found = smallest_epsilon(_inversion(composition, saddle, c, guess).log_delta, log_delta, guess)
         best = min(best, found)
         if best == 0 or not np.isfinite(found) or c * abs(found - guess) < 0.5:
             break
@@ -31,22 +33,26 @@ def epsilon_of(composition: Composition, log_delta: float) -> float:
     return float(best)
 
 
-def _smallest(inversion: Inversion, log_delta: float, guess: float) -> float:
-    if inversion.log_delta(0.0) <= log_delta:
+def smallest_epsilon(log_delta_at: Callable[[float], float], log_delta: float, guess: float) -> float:
+    """The smallest ε with log_delta_at(ε) <= log δ, from above to 1e-7; ∞ if none is found.
+
+    Args:
+        log_delta_at: An upper bound on log δ(ε), proven at any ε >= 0.
+        log_delta: log δ.
+        guess: About ε.
+    """
+    if log_delta_at(0.0) <= log_delta:
         return 0.0
-    high = guess + 1e-12
+    low, high, factor = 0.0, guess + 1e-12, 1.1
     for _ in range(80):
-        if inversion.log_delta(high) <= log_delta:
-            return _bisect(inversion, log_delta, high)
-        high *= 1.1
-    return np.inf
-
-
-def _bisect(inversion: Inversion, log_delta: float, high: float) -> float:
-    low = 0.0
+        if log_delta_at(high) <= log_delta:
+            break
+        high, factor = high * factor, min(factor * 1.1, 4.0)
+    else:
+        return np.inf
     while high - low > 1e-7 * high:
         middle = (low + high) / 2
-        low, high = (low, middle) if inversion.log_delta(middle) <= log_delta else (middle, high)
+        low, high = (low, middle) if log_delta_at(middle) <= log_delta else (middle, high)
     return high
 
 

@@ -22,7 +22,7 @@ from dpexp.accounting.events import Event, Relation
 from dpexp.accounting.gaussian_profile import epsilon_of_gdp, log_delta_of_gdp
 from dpexp.accounting.moments import Array
 from dpexp.accounting.one_release import OneRelease
-from dpexp.accounting.pairs import GaussianPair, PairCounts, PoissonPair
+from dpexp.accounting.pairs import GaussianPair, PairCounts
 from dpexp.accounting.pld import compositions, gaussian_variance, has_grid
 from dpexp.accounting.quadrature import quadrature
 from dpexp.accounting.saddle import Composition, Line, Saddle, saddle_near
@@ -81,7 +81,7 @@ def _epsilon(cost: PairCounts, log_delta: float) -> float:
         return np.inf
     if all(isinstance(pair, GaussianPair) for pair in cost):
         return epsilon_of_gdp(float(np.sqrt(variance)), log_delta)
-    single = _one_release(cost)
+    single = OneRelease.of(cost)
     if single is not None:
         return _root(single, log_delta, 1.0)
     if not has_grid(cost):  # so little noise that the tail bound is as good as exact
@@ -96,19 +96,12 @@ def _log_delta(cost: PairCounts, epsilon: float) -> float:
         return 0.0
     if all(isinstance(pair, GaussianPair) for pair in cost):
         return log_delta_of_gdp(float(np.sqrt(variance)), epsilon)
-    single = _one_release(cost)
+    single = OneRelease.of(cost)
     if single is not None:
         return single.log_delta(epsilon)
     if not has_grid(cost):
         return float(np.log(max(float(_RENYI.delta(_RENYI.cost_of(cost), epsilon, _ANY)), 1e-300)))
     return max(_log_delta_of(way, epsilon) for way in compositions(cost, variance))
-
-
-def _one_release(cost: PairCounts) -> OneRelease | None:
-    (pair, count), *others = cost.items()
-    if others or count > 1 or not isinstance(pair, PoissonPair):
-        return None
-    return OneRelease(q=pair.q, sigma=pair.sigma)
 
 
 def _epsilon_of(composition: Composition, log_delta: float) -> float:

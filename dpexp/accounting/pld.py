@@ -17,6 +17,7 @@ from dpexp.accounting.coarsening import at_most
 from dpexp.accounting.events import Event, Relation
 from dpexp.accounting.gaussian_profile import epsilon_of_gdp, log_delta_of_gdp
 from dpexp.accounting.grids import SMALLEST_SIGMA, SampledPair, directions_of
+from dpexp.accounting.one_release import OneRelease
 from dpexp.accounting.pairs import GaussianPair, PairCounts
 from dpexp.accounting.saddle import Composition
 from dpexp.accounting.samplers import dominating_pairs
@@ -72,7 +73,9 @@ _RENYI = RenyiAccountant()
 
 @lru_cache(maxsize=4096)
 def _epsilon(cost: PairCounts, log_delta: float) -> float:
-    variance = gaussian_variance(cost)
+    variance, single = gaussian_variance(cost), OneRelease.of(cost)
+    if single is not None:
+        return certified.smallest_epsilon(single.log_delta_bound, log_delta, 1e-3)
     if not has_grid(cost):
         return np.inf
     ways = compositions(at_most(cost, _MOST_PAIRS), variance)
@@ -83,7 +86,9 @@ def _epsilon(cost: PairCounts, log_delta: float) -> float:
 
 @lru_cache(maxsize=4096)
 def _log_delta(cost: PairCounts, epsilon: float) -> float:
-    variance = gaussian_variance(cost)
+    variance, single = gaussian_variance(cost), OneRelease.of(cost)
+    if single is not None:
+        return single.log_delta_bound(epsilon)
     if not has_grid(cost):
         return 0.0
     ways = compositions(at_most(cost, _MOST_PAIRS), variance)

@@ -62,9 +62,9 @@ def test_atoms_dominate_one_release_at_every_epsilon(q, sigma):
     remove, add = poisson_remove_atoms(q, grid), poisson_add_atoms(q, grid)
     one = OneRelease(q=q, sigma=sigma)
     for eps in np.geomspace(1e-3, 3, 9) * q / sigma:
-        assert hockey_stick(remove, eps) >= math.exp(one._remove(eps)) * (1 - 1e-12)
-        assert hockey_stick(add, eps) >= math.exp(one._add(eps)) * (1 - 1e-12)
-        assert hockey_stick(remove, eps) == pytest.approx(math.exp(one._remove(eps)), rel=0.1)
+        assert hockey_stick(remove, eps) >= math.exp(one.remove(eps)) * (1 - 1e-12)
+        assert hockey_stick(add, eps) >= math.exp(one.add(eps)) * (1 - 1e-12)
+        assert hockey_stick(remove, eps) == pytest.approx(math.exp(one.remove(eps)), rel=0.1)
 
 
 @pytest.mark.parametrize(
@@ -101,8 +101,7 @@ def test_the_certified_bound_is_above_the_exact_figure_and_within_one_percent(
     event, delta = poisson(10**log_q, sigma, int(10**log_steps)), 10**log_delta
     exact, certified = epsilon(EXACT, event, delta), epsilon(PLD, event, delta)
     assert certified >= exact * (1 - 1e-6)  # 1e-6 is what the estimate is good for where it extrapolates
-    if certified > exact * 1.01:  # near ε = 0, where a tiny change of δ is a large one of ε
-        assert EXACT.log_delta(EXACT.price(event, ADD), certified) >= math.log(delta) - 1e-3
+    assert certified <= exact * 1.01 + 1e-4  # the second term: few releases, and an ε of next to nothing
 
 
 @pytest.mark.parametrize("event", [poisson, fixed_size], ids=["poisson", "without_replacement"])
