@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import erfcx
 
-from dpexp.accounting.atoms import Atoms
 from dpexp.accounting.grids import Direction
 from dpexp.accounting.moments import Array
+from dpexp.accounting.quadrature import Losses, quadrature
 
 __all__ = ["Composition", "Line", "Saddle", "saddle_near"]
 
@@ -77,7 +77,7 @@ class Saddle:
         """
         self._composition, self._log_delta, self._log_tau = composition, log_delta, log_tau
         self.log_share = log_delta + log_tau - np.log(composition.releases)
-        self._coarse = [(d.coarse(self.log_share), n) for d, n in composition.sampled.items()]
+        self._losses = [(quadrature(d, self.log_share, 0.0, 0.0), n) for d, n in composition.sampled.items()]
         self._orders, self._at = _EVERY_ORDER, self._cumulants_at(_EVERY_ORDER)
 
     def at_delta(self) -> tuple[float, float]:
@@ -154,7 +154,7 @@ class Saddle:
         )
 
     def _cumulants_at(self, orders: Array) -> _Cumulants:
-        at, variance = _cumulants(self._coarse, orders), self._composition.variance
+        at, variance = _cumulants(self._losses, orders), self._composition.variance
         return _Cumulants(
             at.value + variance * orders * (orders + 1) / 2,
             at.mean + variance * (orders + 0.5),
@@ -162,12 +162,12 @@ class Saddle:
         )
 
 
-def _cumulants(groups: Sequence[tuple[Atoms, int]], orders: Array) -> _Cumulants:
+def _cumulants(groups: Sequence[tuple[Losses, int]], orders: Array) -> _Cumulants:
     """K = Σ count · log φ of the groups, in floating point: good enough to choose a contour."""
     total = np.zeros((3, len(orders)))
-    for atoms, count in groups:
-        loss = atoms.loss
-        exponents = atoms.log_mass + orders[:, np.newaxis] * loss
+    for losses, count in groups:
+        loss = losses.loss
+        exponents = losses.log_mass + orders[:, np.newaxis] * loss
         top = exponents.max(axis=1)
         weights = np.exp(exponents - top[:, np.newaxis])
         mass = weights.sum(axis=1)

