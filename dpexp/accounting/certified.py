@@ -22,6 +22,8 @@ _LEAST = -5000.0
 def epsilon_of(composition: Composition, log_delta: float) -> float:
     """The smallest ε proven at log δ, ∞ if none was found."""
     saddle = Saddle(composition, log_delta, _LOG_TAU)
+    if saddle.may_vanish_at(log_delta) and log_delta_of(composition, 0.0) <= log_delta:
+        return 0.0
     c, guess = saddle.at_delta()
     best = np.inf
     for _ in range(_ROUNDS):

@@ -106,7 +106,7 @@ def _log_delta(cost: PairCounts, epsilon: float) -> float:
 
 def _epsilon_of(composition: Composition, log_delta: float) -> float:
     saddle = Saddle(composition, log_delta, _LOG_TAU)
-    if saddle.log_delta_at(0.0) < log_delta + 5 and _log_delta_of(composition, 0.0) <= log_delta:
+    if saddle.may_vanish_at(log_delta) and _log_delta_of(composition, 0.0) <= log_delta:
         return 0.0
     c, guess = saddle.at_delta()
     for _ in range(_ROUNDS):

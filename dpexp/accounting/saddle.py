@@ -17,6 +17,7 @@ from dpexp.accounting.quadrature import Losses, quadrature
 __all__ = ["Composition", "Line", "Saddle", "saddle_near"]
 
 _SLACK = 3.0
+_LEAST_TILT = 0.5  # c√K''; less makes a long period for nothing
 _FIRST_GUESS, _LEAST = -20.0, -5000.0  # of log δ
 _EVERY_ORDER = np.geomspace(1e-4, 2e7, 120)
 _NEARBY = np.linspace(0.3, 2.0, 52)
@@ -89,7 +90,9 @@ class Saddle:
             self._look_near(order)
         if away[best] > 1:  # K bends too sharply for a normal approximation, as it does for rare large losses
             return self._by_tail_bound()
-        return order, float(np.interp(order, self._orders, self._at.mean))
+        epsilon = float(np.interp(order, self._orders, self._at.mean))
+        width = float(np.sqrt(np.interp(order, self._orders, self._at.variance)))
+        return max(order, _LEAST_TILT / width), epsilon
 
     def _by_tail_bound(self) -> tuple[float, float]:
         """The order whose tail bound proves the smallest ε, and that ε."""
@@ -107,6 +110,10 @@ class Saddle:
             order = float(self._orders[int(np.argmin(self._tail(epsilon)))])
             self._look_near(order)
         return order
+
+    def may_vanish_at(self, log_delta: float) -> bool:
+        """Whether δ(0) may be so small that ε is 0."""
+        return self.log_delta_at(0.0) < log_delta + 5
 
     def log_delta_at(self, epsilon: float) -> float:
         """About log δ(ε), the tail bound of the best order."""
