@@ -24,10 +24,21 @@ def epsilon_of(composition: Composition, log_delta: float) -> float:
     saddle = Saddle(composition, log_delta, _LOG_TAU)
     if saddle.may_vanish_at(log_delta) and log_delta_of(composition, 0.0) <= log_delta:
         return 0.0
-    c, guess = saddle.at_delta()
-    best = np.inf
+    for start in (saddle.at_delta, saddle.by_tail_bound):
+        best = _best_from(composition, saddle, log_delta, start())
+        if best < np.inf:
+            break
+    return best
+
+
+def _best_from(
+    composition: Composition, saddle: Saddle, log_delta: float, start: tuple[float, float]
+) -> float:
+    """The smallest ε of a few contours, the next chosen for the ε that the last one found."""
+    best, (c, guess) = np.inf, start
     for _ in range(_ROUNDS):
-        found = smallest_epsilon(_inversion(composition, saddle, c, guess).log_delta, log_delta, guess)
+        inversion = _inversion(composition, saddle, c, guess)
+        found = smallest_epsilon(inversion.log_delta, log_delta, guess)
         best = min(best, found)
         if best == 0 or not np.isfinite(found) or c * abs(found - guess) < 0.5:
             break

@@ -84,9 +84,10 @@ def _epsilon(cost: PairCounts, log_delta: float) -> float:
     single = OneRelease.of(cost)
     if single is not None:
         return _root(single, log_delta, 1.0)
+    tail_bound = float(_RENYI.epsilon(_RENYI.cost_of(cost), float(np.exp(log_delta)), _ANY))
     if not has_grid(cost):  # so little noise that the tail bound is as good as exact
-        return float(_RENYI.epsilon(_RENYI.cost_of(cost), float(np.exp(log_delta)), _ANY))
-    return max(_epsilon_of(way, log_delta) for way in compositions(cost, variance))
+        return tail_bound
+    return min(max(_epsilon_of(way, log_delta) for way in compositions(cost, variance)), tail_bound)
 
 
 @lru_cache(maxsize=4096)

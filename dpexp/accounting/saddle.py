@@ -89,12 +89,12 @@ class Saddle:
             order = float(self._orders[best])
             self._look_near(order)
         if away[best] > 1:  # K bends too sharply for a normal approximation, as it does for rare large losses
-            return self._by_tail_bound()
+            return self.by_tail_bound()
         epsilon = float(np.interp(order, self._orders, self._at.mean))
         width = float(np.sqrt(np.interp(order, self._orders, self._at.variance)))
         return max(order, _LEAST_TILT / width), epsilon
 
-    def _by_tail_bound(self) -> tuple[float, float]:
+    def by_tail_bound(self) -> tuple[float, float]:
         """The order whose tail bound proves the smallest ε, and that ε."""
         for _ in range(2):
             bonus = np.log1p(self._orders) + self._orders * np.log1p(1 / self._orders)
