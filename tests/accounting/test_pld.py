@@ -212,3 +212,20 @@ def test_ints_and_float32_give_the_same_figures_as_floats(accountant):
     wanted = epsilon(accountant, poisson(0.5, 4.0, 10), 1e-5)
     assert epsilon(accountant, poisson(np.float32(0.5), 4, np.int64(10)), 1e-5) == wanted
     assert epsilon(accountant, poisson(0.5, np.float32(4), 10.0), 1e-5) == wanted
+
+
+@pytest.mark.parametrize(
+    ("q", "sigma", "steps", "delta"),
+    [
+        (0.9826, 3.1, 2_524_030_187, 3.2e-10),  # ε of 1e8, a thousand times the spread of the loss
+        (2.4e-4, 0.514, 37, 6.2e-9),  # a rare and large loss
+        (0.00116, 19.0, 7, 3.5e-4),  # δ above the total variation distance
+        (0.1418, 7.54, 8, 0.0613),  # the same for replace-one
+    ],
+)
+@pytest.mark.parametrize("relation", [ADD, REPLACE])
+def test_unusual_shapes_of_the_loss_have_tight_figures_too(q, sigma, steps, delta, relation):
+    event = poisson(q, sigma, steps)
+    exact, certified = epsilon(EXACT, event, delta, relation), epsilon(PLD, event, delta, relation)
+    assert exact * (1 - 1e-9) <= certified <= exact * 1.001
+    assert exact <= epsilon(RDP, event, delta, relation)

@@ -1,5 +1,7 @@
 """The sampler × relation × accountant table, and the laws of the pairs it leads to."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -175,3 +177,8 @@ def test_a_lot_size_above_the_population_is_refused():
 
 def test_rules_can_be_looked_up():
     assert rule_of(Sampler.SHUFFLE, ADD).accountants == ()
+
+
+def test_the_documentation_prints_this_table():
+    page = Path(__file__).parents[2] / "docs" / "theory" / "sampling.md"
+    assert table_in_markdown() in page.read_text(encoding="utf-8")
