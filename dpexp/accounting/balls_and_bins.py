@@ -84,10 +84,9 @@ def _with_exponential(log_power: Array, rest: int, a: Array) -> Array:
     """The log of [x^a] of the series times exp(rest · x)."""
     k = np.arange(len(log_power), dtype=np.float64)
     left = a[:, np.newaxis] - k
-    log_rest = np.log(rest) if rest > 0 else -np.inf
-    with np.errstate(invalid="ignore"):
-        growth = np.where(left == 0, 0.0, left * log_rest)
-    terms = np.where(left >= 0, log_power + growth - gammaln(np.maximum(left, 0) + 1), -np.inf)
+    more = np.maximum(left, 0.0)
+    log_rest = np.log(rest) if rest > 0 else -1e300
+    terms = np.where(left >= 0, log_power + more * log_rest - gammaln(more + 1), -np.inf)
     return _logsumexp_rows(terms)
 
 
@@ -130,7 +129,7 @@ def _laplace(lots: int, sigma: float, lambdas: Array) -> Array:
     terms = lambdas[:, np.newaxis] * u + log_transform
     total = logsumexp(terms, axis=1) + np.log(_STEP) - gammaln(lambdas)
     ripple = 4 * np.exp(loggamma(lambdas + 2j * np.pi / _STEP).real - gammaln(lambdas))
-    rest = 1e-15 * lambdas  # both ends of the sum that are left out
+    rest = 1e-15 * lambdas + 3e-13 * lots  # the ends of the sum that are left out; rounding of log ψ, B times
     return np.asarray(np.maximum(total, 0.0) - np.log1p(-ripple) + rest + 1e-12 * (1 + lambdas))
 
 

@@ -3,28 +3,42 @@
 `atoms` and `inversion` prove the bound for any grid and any contour; this file picks good ones.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 from dpexp.accounting.inversion import TERMS, Contour, Group, Inversion
-from dpexp.accounting.saddle import Composition, Saddle
+from dpexp.accounting.saddle import Composition, Saddle, saddle_near
 
-__all__ = ["epsilon_of", "log_delta_of"]
+__all__ = ["epsilon_of", "log_delta_of", "smallest_epsilon"]
 
 _LOG_TAU = np.log(1e-4)  # of the part of δ that may be charged besides the bound itself
 _TAIL = 24.0  # nats by which the Gaussian factor has fallen at the end of the contour
 _ROUNDS = 3
 _FINE, _FEW = 0.03, 8
-_FIRST_GUESS = -20.0
 _LEAST = -5000.0
 
 
 def epsilon_of(composition: Composition, log_delta: float) -> float:
     """The smallest ε proven at log δ, ∞ if none was found."""
     saddle = Saddle(composition, log_delta, _LOG_TAU)
-    c, guess = saddle.at_delta()
-    best = np.inf
+    if saddle.may_vanish_at(log_delta) and log_delta_of(composition, 0.0) <= log_delta:
+        return 0.0
+    for start in (saddle.at_delta, saddle.by_tail_bound):
+        best = _best_from(composition, saddle, log_delta, start())
+        if best < np.inf:
+            break
+    return best
+
+
+def _best_from(
+    composition: Composition, saddle: Saddle, log_delta: float, start: tuple[float, float]
+) -> float:
+    """The smallest ε of a few contours, the next chosen for the ε that the last one found."""
+    best, (c, guess) = np.inf, start
     for _ in range(_ROUNDS):
-        found = _smallest(_inversion(composition, saddle, c, guess), log_delta, guess)
+        inversion = _inversion(composition, saddle, c, guess)
+        found = smallest_epsilon(inversion.log_delta, log_delta, guess)
         best = min(best, found)
         if best == 0 or not np.isfinite(found) or c * abs(found - guess) < 0.5:
             break
@@ -32,22 +46,26 @@ def epsilon_of(composition: Composition, log_delta: float) -> float:
     return float(best)
 
 
-def _smallest(inversion: Inversion, log_delta: float, guess: float) -> float:
-    if inversion.log_delta(0.0) <= log_delta:
+def smallest_epsilon(log_delta_at: Callable[[float], float], log_delta: float, guess: float) -> float:
+    """The smallest ε with log_delta_at(ε) <= log δ, from above to 1e-7; ∞ if none is found.
+
+    Args:
+        log_delta_at: An upper bound on log δ(ε), proven at any ε >= 0.
+        log_delta: log δ.
+        guess: About ε.
+    """
+    if log_delta_at(0.0) <= log_delta:
         return 0.0
-    high = guess + 1e-12
+    low, high, factor = 0.0, guess + 1e-12, 1.1
     for _ in range(80):
-        if inversion.log_delta(high) <= log_delta:
-            return _bisect(inversion, log_delta, high)
-        high *= 1.1
-    return np.inf
-
-
-def _bisect(inversion: Inversion, log_delta: float, high: float) -> float:
-    low = 0.0
+        if log_delta_at(high) <= log_delta:
+            break
+        high, factor = high * factor, min(factor * 1.1, 4.0)
+    else:
+        return np.inf
     while high - low > 1e-7 * high:
         middle = (low + high) / 2
-        low, high = (low, middle) if inversion.log_delta(middle) <= log_delta else (middle, high)
+        low, high = (low, middle) if log_delta_at(middle) <= log_delta else (middle, high)
     return high
 
 
@@ -56,7 +74,7 @@ def log_delta_of(composition: Composition, epsilon: float) -> float:
     out_of_reach = _beyond_all_losses(composition, epsilon)
     if out_of_reach is not None:
         return out_of_reach
-    saddle = _saddle_near(composition, epsilon)
+    saddle = saddle_near(composition, epsilon, _LOG_TAU)
     inversion = _inversion(composition, saddle, saddle.at_epsilon(epsilon), epsilon)
     return min(inversion.log_delta(epsilon), 0.0)
 
@@ -69,19 +87,6 @@ def _beyond_all_losses(composition: Composition, epsilon: float) -> float | None
     largest = sum(n * float((a.loss + a.loss_error).max()) for a, n in atoms) * (1 + 1e-12)
     infinite = [np.log(n) + a.log_infinite + 1e-9 for a, n in atoms]
     return float(np.logaddexp.reduce(infinite)) if largest < epsilon else None
-
-
-def _saddle_near(composition: Composition, epsilon: float) -> Saddle:
-    """A view of the composition that reaches as far as the unknown δ(ε) needs."""
-    guess = _FIRST_GUESS
-    for _ in range(10):
-        saddle = Saddle(composition, guess, _LOG_TAU)
-        saddle.at_epsilon(epsilon)
-        found = saddle.log_delta_at(epsilon)
-        if abs(found - guess) < 2:
-            break
-        guess = max(found - 1, 4 * guess, _LEAST)
-    return saddle
 
 
 def _inversion(composition: Composition, saddle: Saddle, c: float, epsilon: float) -> Inversion:

@@ -24,6 +24,7 @@ __all__ = [
     "kairouz_oh_viswanath",
     "naive_composition",
     "paper_strong_composition",
+    "strong_composition_epsilon",
 ]
 
 _SHARES = 1 / (1 + np.exp(np.linspace(-12, 7, 58)))  # of δ that the releases get; the theorem gets the rest
@@ -113,14 +114,14 @@ class StrongCompositionAccountant(AbstractAccountant[PairCounts]):
 
     def epsilon(self, cost: PairCounts, delta: float, relation: Relation) -> PrivacyBound:
         """The smallest ε that this cost proves at `delta` in (0, 1)."""
-        return self._bound(_epsilon(cost, delta), relation, delta)
+        return self._bound(strong_composition_epsilon(cost, delta), relation, delta)
 
     def delta(self, cost: PairCounts, epsilon: float, relation: Relation) -> PrivacyBound:
         """The smallest δ that this cost proves at `epsilon` >= 0, at most 1."""
         low, high = -690.0, 0.0
         while high - low > 1e-9:
             middle = (low + high) / 2
-            within = _epsilon(cost, float(np.exp(middle))) <= epsilon
+            within = strong_composition_epsilon(cost, float(np.exp(middle))) <= epsilon
             low, high = (low, middle) if within else (middle, high)
         return self._bound(float(np.exp(high)) if cost else 0.0, relation, None)
 
@@ -129,7 +130,8 @@ class StrongCompositionAccountant(AbstractAccountant[PairCounts]):
 
 
 @lru_cache(maxsize=4096)
-def _epsilon(cost: PairCounts, delta: float) -> float:
+def strong_composition_epsilon(cost: PairCounts, delta: float) -> float:
+    """ε at δ of Gaussian and Poisson-sampled pairs, by the certified curve."""
     if not cost:
         return 0.0
     few = at_most(cost, _MOST_PAIRS)
@@ -155,4 +157,5 @@ def _one(pair: Pair, log_delta: float) -> float:
     if log_inner >= 0:
         return 0.0
     epsilon = epsilon_of_gdp(1 / pair.sigma * (1 + 1e-15), log_inner)
-    return float(np.logaddexp(np.log1p(-q), np.log(q) + epsilon)) * _UP if q < 1 else epsilon
+    amplified = float(np.logaddexp(np.log1p(-q), np.log(q) + epsilon)) if q < 1 else epsilon
+    return max(amplified + 1e-15, 0.0) * _UP

@@ -22,7 +22,7 @@ from dpexp.accounting.pairs import FixedSizePair, OpposedPair, PoissonPair
 __all__ = ["SMALLEST_SIGMA", "Direction", "SampledPair", "directions_of"]
 
 SMALLEST_SIGMA = 0.02  # below it a grid takes more than ~20,000 points
-_FINE_LOSS = 0.1  # largest order × distance of neighboring losses
+_FINE_LOSS = 0.15  # largest order × distance of neighboring losses
 _IDLE = -45.0  # log of the mass that may be rounded to a larger, but not infinite, loss
 _COARSE = 200  # points for finding the contour
 
@@ -72,7 +72,7 @@ class Direction:
         by_loss = _FINE_LOSS * s * s / ((c + 1) * share)
         by_rule = s * s / (np.abs(z) + 1)  # the eight-point rule is exact to rounding up to here
         widest = fineness * min(s, s * s)
-        spacing: Array = np.minimum(np.minimum(widest, np.maximum(by_loss, widest / 8)), by_rule)
+        spacing: Array = np.minimum(np.minimum(widest, np.maximum(by_loss, widest / 4)), by_rule)
         return spacing
 
     def reach(self, log_share: float) -> tuple[float, float]:
@@ -82,9 +82,9 @@ class Direction:
         idle = s * _deviations(max(log_share, _IDLE))  # the side of small losses is charged no infinite loss
         match self.pair:
             case PoissonPair():
-                return (-idle, max(idle, shifted)) if self.losses_rise else (-base, idle)
+                return (-idle, max(idle, shifted)) if self.losses_rise else (-base, 1 + idle)
             case OpposedPair():
-                return -idle, max(idle, shifted)
+                return -1 - idle, max(1 + idle, shifted)
             case FixedSizePair():
                 return 0.5, max(base, shifted)
 

@@ -108,7 +108,7 @@ class _Factor:
         weights = np.exp(exponents - top)
         total = float(weights.sum())
         weights /= total
-        t = contour.step * np.arange(TERMS)
+        t: Array = contour.step * np.arange(float(TERMS))
         ratio = characteristic(weights, contour.step * atoms.loss, _BLOCK)
         exponent_error = 4 * _U * (np.abs(atoms.log_mass) + np.abs(c * atoms.loss) + abs(top))
         relative = atoms.mass_error + c * atoms.loss_error + exponent_error + 4 * _U * (len(weights) + 16)

@@ -14,14 +14,16 @@ from dpexp.accounting.accountant import AbstractAccountant
 from dpexp.accounting.accountants import RenyiAccountant
 from dpexp.accounting.bounds import Kind, PrivacyBound
 from dpexp.accounting.coarsening import at_most
+from dpexp.accounting.composition import strong_composition_epsilon
 from dpexp.accounting.events import Event, Relation
 from dpexp.accounting.gaussian_profile import epsilon_of_gdp, log_delta_of_gdp
 from dpexp.accounting.grids import SMALLEST_SIGMA, SampledPair, directions_of
-from dpexp.accounting.pairs import GaussianPair, PairCounts
+from dpexp.accounting.one_release import OneRelease
+from dpexp.accounting.pairs import GaussianPair, PairCounts, PoissonPair
 from dpexp.accounting.saddle import Composition
 from dpexp.accounting.samplers import dominating_pairs
 
-__all__ = ["PLDAccountant", "compositions", "gaussian_variance"]
+__all__ = ["PLDAccountant", "compositions", "gaussian_variance", "has_grid"]
 
 _MOST_PAIRS = 100
 
@@ -72,19 +74,30 @@ _RENYI = RenyiAccountant()
 
 @lru_cache(maxsize=4096)
 def _epsilon(cost: PairCounts, log_delta: float) -> float:
-    variance = gaussian_variance(cost)
-    if not _has_grid(cost):
-        return np.inf
+    variance, single = gaussian_variance(cost), OneRelease.of(cost)
+    if single is not None:
+        return certified.smallest_epsilon(single.log_delta_bound, log_delta, 1e-3)
+    if not has_grid(cost):
+        return _epsilon_without_grid(cost, log_delta)
     ways = compositions(at_most(cost, _MOST_PAIRS), variance)
     if not ways:
         return epsilon_of_gdp(float(np.sqrt(variance) * (1 + 1e-15)), log_delta)
     return max(certified.epsilon_of(way, log_delta) for way in ways)
 
 
+def _epsilon_without_grid(cost: PairCounts, log_delta: float) -> float:
+    """Where σ is too small for a grid, and moments are far too large, strong composition still holds."""
+    if all(isinstance(pair, GaussianPair | PoissonPair) for pair in cost):
+        return strong_composition_epsilon(cost, float(np.exp(log_delta)))
+    return np.inf
+
+
 @lru_cache(maxsize=4096)
 def _log_delta(cost: PairCounts, epsilon: float) -> float:
-    variance = gaussian_variance(cost)
-    if not _has_grid(cost):
+    variance, single = gaussian_variance(cost), OneRelease.of(cost)
+    if single is not None:
+        return single.log_delta_bound(epsilon)
+    if not has_grid(cost):
         return 0.0
     ways = compositions(at_most(cost, _MOST_PAIRS), variance)
     if not ways:
@@ -102,7 +115,7 @@ def _gaussians(cost: PairCounts) -> list[tuple[GaussianPair, int]]:
     return [(pair, n) for pair, n in cost.items() if isinstance(pair, GaussianPair)]
 
 
-def _has_grid(cost: PairCounts) -> bool:
+def has_grid(cost: PairCounts) -> bool:
     """Whether every sampled pair has a grid; else only its moments are known here."""
     return gaussian_variance(cost) < np.inf and all(
         isinstance(pair, GaussianPair) or (isinstance(pair, SampledPair) and pair.sigma >= SMALLEST_SIGMA)

@@ -26,6 +26,7 @@ __all__ = ["Losses", "quadrature"]
 _POINTS = 16
 _SMALL = 0.5
 _AFFORDABLE = 100_000
+_MOST_PANELS = 600
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,22 +36,18 @@ class Losses:
     log_mass: Array
     loss: Array
 
-    def as_atoms(self) -> Atoms:
-        """The same without error bounds."""
-        none = np.zeros(len(self.loss))
-        return Atoms(self.log_mass, self.loss, none, none, -np.inf)
+    def log_transform_on(self, c: float, step: float, k: Array) -> NDArray[np.complex128]:
+        """The log of E_P[e^(sL)] at s = c + i·step·k, up to 2πi.
 
-    def log_transform_on(self, c: float, step: float, terms: int) -> NDArray[np.complex128]:
-        """The log of E_P[e^(sL)] at s = c + i·step·k, k = 0 … terms - 1, up to 2πi.
-
-        Short lines are summed without cancellation; long ones, which no large number of releases needs, fast.
+        Short lines are summed without cancellation; long ones (k = 0, 1, 2, …), which no large number of
+        releases needs, fast.
         """
-        if terms * len(self.loss) <= _AFFORDABLE:
-            return self.log_transform(np.asarray(c + 1j * step * np.arange(terms), dtype=np.complex128))
+        if len(k) * len(self.loss) <= _AFFORDABLE:
+            return self.log_transform(np.asarray(c + 1j * step * k, dtype=np.complex128))
         exponents = self.log_mass + c * self.loss
         top = float(exponents.max())
-        block = int(np.ceil(np.sqrt(terms)))
-        sums = characteristic(np.exp(exponents - top), step * self.loss, block)[:terms]
+        block = int(np.ceil(np.sqrt(len(k))))
+        sums = characteristic(np.exp(exponents - top), step * self.loss, block)[: len(k)]
         return np.asarray(top + np.log(sums), dtype=np.complex128)
 
     def log_transform(self, s: NDArray[np.complex128]) -> NDArray[np.complex128]:
@@ -60,13 +57,15 @@ class Losses:
         nothing cancels for the tiny losses of small q.
         """
         column: NDArray[np.complex128] = s[:, np.newaxis]
-        top = float((self.log_mass + float(s.real.max()) * np.abs(self.loss)).max())
+        top = float((self.log_mass + float(s.real.max()) * self.loss).max())
         if top > 1:  # then the transform is no small number
             sums = np.exp(self.log_mass + column * self.loss - top).sum(axis=1)
+            sums[np.abs(sums) < 1e-200] = 1e-200
             return np.asarray(top + np.log(sums), dtype=np.complex128)
         terms = np.where(self._small(s), self._series(column), self._direct(column)).sum(axis=1)
         real, imaginary = np.real(terms), np.imag(terms)
-        modulus = 0.5 * np.log1p(2 * real + real * real + imaginary * imaginary)
+        square = np.maximum(2 * real + real * real + imaginary * imaginary, -1 + 1e-16)
+        modulus = 0.5 * np.log1p(square)
         return np.asarray(modulus + 1j * np.arctan2(imaginary, 1 + real), dtype=np.complex128)
 
     def _small(self, s: NDArray[np.complex128]) -> NDArray[np.bool_]:
@@ -115,7 +114,7 @@ def quadrature(direction: Direction, log_share: float, c: float, t: float) -> Lo
     width = np.minimum(min(s, s * s), 4 * s * s / (np.abs(points) + 1))
     width = np.minimum(width, 6 * s * s / ((c + 1 + t) * share))
     total = np.concatenate([[0.0], np.cumsum((1 / width[1:] + 1 / width[:-1]) / 2 * np.diff(points))])
-    count = min(int(np.ceil(total[-1])) + 1, 2000)
+    count = min(int(np.ceil(total[-1])) + 1, _MOST_PANELS)
     ends = np.interp(np.linspace(0, total[-1], count + 1), total, points)
     nodes, weights = _rule()
     step = np.diff(ends)[:, np.newaxis]

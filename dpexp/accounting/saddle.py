@@ -10,13 +10,15 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import erfcx
 
-from dpexp.accounting.atoms import Atoms
 from dpexp.accounting.grids import Direction
 from dpexp.accounting.moments import Array
+from dpexp.accounting.quadrature import Losses, quadrature
 
-__all__ = ["Composition", "Line", "Saddle"]
+__all__ = ["Composition", "Line", "Saddle", "saddle_near"]
 
 _SLACK = 3.0
+_LEAST_TILT = 0.5  # c√K''; less makes a long period for nothing
+_FIRST_GUESS, _LEAST = -20.0, -5000.0  # of log δ
 _EVERY_ORDER = np.geomspace(1e-4, 2e7, 120)
 _NEARBY = np.linspace(0.3, 2.0, 52)
 
@@ -76,16 +78,31 @@ class Saddle:
         """
         self._composition, self._log_delta, self._log_tau = composition, log_delta, log_tau
         self.log_share = log_delta + log_tau - np.log(composition.releases)
-        self._coarse = [(d.coarse(self.log_share), n) for d, n in composition.sampled.items()]
+        self._losses = [(quadrature(d, self.log_share, 0.0, 0.0), n) for d, n in composition.sampled.items()]
         self._orders, self._at = _EVERY_ORDER, self._cumulants_at(_EVERY_ORDER)
 
     def at_delta(self) -> tuple[float, float]:
         """The order c and ε = K'(c) at which δ is about the wanted one."""
         for _ in range(2):
-            away = np.abs(self._log_deltas() - self._log_delta)
-            order = float(self._orders[int(np.argmin(np.where(self._at.mean >= 0, away, np.inf)))])
+            away = np.where(self._at.mean >= 0, np.abs(self._log_deltas() - self._log_delta), np.inf)
+            best = int(np.argmin(away))
+            order = float(self._orders[best])
             self._look_near(order)
-        return order, float(np.interp(order, self._orders, self._at.mean))
+        if away[best] > 1:  # K bends too sharply for a normal approximation, as it does for rare large losses
+            return self.by_tail_bound()
+        epsilon = float(np.interp(order, self._orders, self._at.mean))
+        width = float(np.sqrt(np.interp(order, self._orders, self._at.variance)))
+        return max(order, _LEAST_TILT / width), epsilon
+
+    def by_tail_bound(self) -> tuple[float, float]:
+        """The order whose tail bound proves the smallest ε, and that ε."""
+        for _ in range(2):
+            bonus = np.log1p(self._orders) + self._orders * np.log1p(1 / self._orders)
+            bounds = (self._at.value - self._log_delta - bonus) / self._orders
+            best = int(np.argmin(bounds))
+            order, epsilon = float(self._orders[best]), max(float(bounds[best]), 0.0)
+            self._look_near(order)
+        return order, epsilon
 
     def at_epsilon(self, epsilon: float) -> float:
         """The order with K'(c) = ε, nearly."""
@@ -93,6 +110,10 @@ class Saddle:
             order = float(self._orders[int(np.argmin(self._tail(epsilon)))])
             self._look_near(order)
         return order
+
+    def may_vanish_at(self, log_delta: float) -> bool:
+        """Whether δ(0) may be so small that ε is 0."""
+        return self.log_delta_at(0.0) < log_delta + 5
 
     def log_delta_at(self, epsilon: float) -> float:
         """About log δ(ε), the tail bound of the best order."""
@@ -140,7 +161,7 @@ class Saddle:
         )
 
     def _cumulants_at(self, orders: Array) -> _Cumulants:
-        at, variance = _cumulants(self._coarse, orders), self._composition.variance
+        at, variance = _cumulants(self._losses, orders), self._composition.variance
         return _Cumulants(
             at.value + variance * orders * (orders + 1) / 2,
             at.mean + variance * (orders + 0.5),
@@ -148,15 +169,28 @@ class Saddle:
         )
 
 
-def _cumulants(groups: Sequence[tuple[Atoms, int]], orders: Array) -> _Cumulants:
+def _cumulants(groups: Sequence[tuple[Losses, int]], orders: Array) -> _Cumulants:
     """K = Σ count · log φ of the groups, in floating point: good enough to choose a contour."""
     total = np.zeros((3, len(orders)))
-    for atoms, count in groups:
-        loss = atoms.loss
-        exponents = atoms.log_mass + orders[:, np.newaxis] * loss
+    for losses, count in groups:
+        loss = losses.loss
+        exponents = losses.log_mass + orders[:, np.newaxis] * loss
         top = exponents.max(axis=1)
         weights = np.exp(exponents - top[:, np.newaxis])
         mass = weights.sum(axis=1)
         mean, square = weights @ loss / mass, weights @ loss**2 / mass
         total += count * np.stack([top + np.log(mass), mean, np.maximum(square - mean**2, 0.0)])
     return _Cumulants(*total)
+
+
+def saddle_near(composition: Composition, epsilon: float, log_tau: float) -> Saddle:
+    """A view of the composition that reaches as far as the unknown δ(ε) needs."""
+    guess = _FIRST_GUESS
+    for _ in range(10):
+        saddle = Saddle(composition, guess, log_tau)
+        saddle.at_epsilon(epsilon)
+        found = saddle.log_delta_at(epsilon)
+        if abs(found - guess) < 2:
+            break
+        guess = max(found - 1, 4 * guess, _LEAST)
+    return saddle

