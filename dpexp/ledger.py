@@ -1,9 +1,11 @@
 """The record of what a run has released, charged before it is released."""
 
+import itertools
+from collections.abc import Iterator
 from typing import final
 
 from dpexp import _validate
-from dpexp.accounting import Account, PrivacyBound, Release
+from dpexp.accounting import Account, Event, PrivacyBound, Release
 from dpexp.plan import PrivacyPlan, StepPlan
 
 __all__ = ["BudgetSpentError", "Ledger"]
@@ -32,6 +34,7 @@ class Ledger:
         self.account: Account | None = None
         self.companions: list[Account] = []
         self.latest: PrivacyBound | None = None
+        self._priced = _events(plan)
         if plan.guarantee is not None:
             self.account = plan.guarantee.open_account(plan.guarantee.accountant)
             self.companions = [plan.guarantee.open_account(beside) for beside in plan.guarantee.companions]
@@ -50,19 +53,20 @@ class Ledger:
     def reserve(self, step: StepPlan) -> None:
         """Charges the next lot; call it before its noise is drawn.
 
-        The plan's T is what the budget was proven to pay for before the first lot, by this accountant and
-        for these very lots: lot T+1 is refused, and no earlier one needs to be priced again.
+        The plan's T is what the budget was proven to pay for before the first lot: lot T+1 is refused, and
+        every lot must release what it was priced as. Where the accountant is quick enough, the lot is also
+        priced anew.
 
         Raises:
-            BudgetSpentError: All lots of the plan have been charged.
+            BudgetSpentError: It would pass the budget, or all lots of the plan have been charged.
             ValueError: `step` is not the plan's next one.
         """
         if step.index >= self._plan.steps:
             raise self._spent(f"lot {step.index + 1}")
         if step != self._plan.step(self.lots):
             raise ValueError(f"The next lot is {self.lots} of the plan, found step {step.index}.")
-        if step.event is not None:
-            self._charge(Release(f"lot {step.index + 1}", step.event))
+        if self.account is not None:
+            self._reserve(self.account, Release(f"lot {step.index + 1}", next(self._priced)), step)
         self.lots += 1
 
     def epsilon(self) -> PrivacyBound:
@@ -72,19 +76,31 @@ class Ledger:
         self.latest = self.account.epsilon()
         return self.latest
 
+    def _reserve(self, account: Account, priced: Release, step: StepPlan) -> None:
+        if priced.event != step.event:
+            raise RuntimeError(f"{priced.name} was priced as {priced.event}, but releases {step.event}.")
+        if account.accountant.quick and not account.affords(priced.event):
+            raise self._spent(priced.name)
+        self._charge(priced)
+
     def _charge(self, release: Release) -> None:
         for account in (self.account, *self.companions):
             if account is not None:
                 account.charge(release.event)
 
     def _spent(self, name: str) -> BudgetSpentError:
+        words = f"{name} is not paid for by the plan of {self._plan.steps} lots"
         if self.account is None:
-            return BudgetSpentError(f"{name} is not in the plan of {self._plan.steps} lots.")
+            return BudgetSpentError(f"{words}.")
         budget = self.account.budget
-        limit = (
-            "" if budget.epsilon is None else f" and may pass ε = {budget.epsilon:g} at δ = {budget.delta:g}"
-        )
+        limit = "" if budget.epsilon is None else f" within ε = {budget.epsilon:g} at δ = {budget.delta:g}"
         return BudgetSpentError(
-            f"{name} is not in the plan of {self._plan.steps} lots{limit}; "
-            f"ε = {self.epsilon().rounded_up(6)} is spent. Nothing more was released."
+            f"{words}{limit}; ε = {self.epsilon().rounded_up(6)} is spent. Nothing more was released."
         )
+
+
+def _events(plan: PrivacyPlan) -> Iterator[Event]:
+    """The event that each lot was priced as."""
+    if plan.guarantee is not None:
+        for phase in plan.phases(plan.steps):
+            yield from itertools.repeat(phase.event, phase.lots)

@@ -110,7 +110,7 @@ class Exponential(AbstractSchedule):
 
     def at(self, lot: int, lots_per_epoch: float) -> float:
         """Start · factor^(t/every)."""
-        return float(self.start * self.factor ** (lot / _in_lots(self.every, self.unit, lots_per_epoch)))
+        return _grown(self.start, self.factor, lot / _in_lots(self.every, self.unit, lots_per_epoch))
 
     def changes_after(self, lot: int, lots_per_epoch: float) -> float:
         """The next lot."""
@@ -139,14 +139,20 @@ class Step(AbstractSchedule):
 
     def at(self, lot: int, lots_per_epoch: float) -> float:
         """Start · factor^⌊t/every⌋."""
-        return float(self.start * self.factor ** self._stairs(lot, lots_per_epoch))
+        return _grown(self.start, self.factor, self._stairs(lot, lots_per_epoch))
 
     def changes_after(self, lot: int, lots_per_epoch: float) -> float:
         """The lot of the next stair."""
         if self.factor == 1:
             return math.inf
-        next_stair = self._stairs(lot, lots_per_epoch) + 1
-        return max(math.ceil(next_stair * _in_lots(self.every, self.unit, lots_per_epoch)), lot + 1)
+        stair = self._stairs(lot, lots_per_epoch)
+        following = max(math.ceil((stair + 1) * _in_lots(self.every, self.unit, lots_per_epoch)), lot + 1)
+        # Rounding may put the product a lot beside where the quotient of `_stairs` steps.
+        while following - 1 > lot and self._stairs(following - 1, lots_per_epoch) > stair:
+            following -= 1
+        while self._stairs(following, lots_per_epoch) == stair:
+            following += 1
+        return following
 
     def _stairs(self, lot: int, lots_per_epoch: float) -> int:
         return math.floor(lot / _in_lots(self.every, self.unit, lots_per_epoch))
@@ -174,6 +180,13 @@ def as_lot_size(key: str, value: Any) -> AbstractSchedule:
             f"{key}.unit", "epochs", "lots: an epoch is N/L lots, and L is what varies here"
         )
     return schedule
+
+
+def _grown(start: float, factor: float, times: float) -> float:
+    try:
+        return float(start * factor**times)
+    except OverflowError:
+        return math.copysign(math.inf, start)
 
 
 def _in_lots(length: float, unit: str, lots_per_epoch: float) -> float:

@@ -2,6 +2,7 @@ import pytest
 
 from dpexp.accounting import PoissonSampled, Repeated
 from dpexp.ledger import BudgetSpentError, Ledger
+from dpexp.schedules import Step
 from tests.plans import PCA, PER_LAYER, plain_plan, private_plan
 
 
@@ -14,7 +15,7 @@ def test_every_lot_of_the_plan_can_be_charged_and_not_one_more():
     assert ledger.lots == plan.steps
     assert ledger.releases == ["dp_pca"]
     assert float(ledger.epsilon()) <= 3
-    with pytest.raises(BudgetSpentError, match="not in the plan"):
+    with pytest.raises(BudgetSpentError, match="not paid for"):
         ledger.reserve(plan.step(plan.steps))
     assert ledger.lots == plan.steps  # what was refused was not charged
 
@@ -37,6 +38,17 @@ def test_epsilon_after_each_lot_is_that_of_so_many_lots():
         assert float(ledger.epsilon()) == pytest.approx(
             float(accountant.epsilon(cost, 1e-5, relation)), rel=1e-12
         )
+
+
+def test_a_lot_that_releases_other_than_it_was_priced_as_is_refused(monkeypatch):
+    plan = private_plan(steps=5, noise_multiplier=Step(start=8, factor=0.5, every=2))
+    monkeypatch.setattr(Step, "changes_after", lambda self, lot, epoch: lot + 3)  # a schedule that lies
+    ledger = Ledger(plan)
+    for t in range(2):
+        ledger.reserve(plan.step(t))
+    with pytest.raises(RuntimeError, match="was priced as"):
+        ledger.reserve(plan.step(2))
+    assert ledger.lots == 2
 
 
 def test_a_lot_of_another_plan_is_not_charged():

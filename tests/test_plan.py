@@ -111,8 +111,9 @@ def test_equal_lot_sizes_never_mean_equal_lots():
         Linear(start=6, end=3, over=3, unit="epochs"),
         Exponential(start=6, factor=0.9, every=100),
         Step(start=6, factor=0.7, every=130),
+        Step(start=8, factor=0.98, every=1.1),  # where k·1.1 and t/1.1 round apart
     ],
-    ids=lambda schedule: type(schedule).__name__,
+    ids=lambda schedule: schedule.in_words,
 )
 def test_phases_are_the_steps(schedule):
     plan = private_plan(noise_multiplier=schedule, clip_norm=Linear(start=4, end=1, over=50), steps=400)

@@ -27,6 +27,17 @@ def test_between_changes_the_value_is_the_same(schedule, lot, epoch):
         assert schedule.at(later, epoch) == schedule.at(lot, epoch)
 
 
+@pytest.mark.parametrize("unit", ["lots", "epochs"])
+def test_stairs_are_announced_at_the_very_lot_where_they_come(unit):
+    for tenths in range(1, 80):
+        schedule = Step(start=8.0, factor=0.98, every=tenths / 10, unit=unit)
+        announced = 0
+        for lot in range(400):
+            if lot == announced:
+                announced = schedule.changes_after(lot, 1.1)
+            assert schedule.at(lot, 1.1) == schedule.at(int(announced) - 1, 1.1), (tenths, lot)
+
+
 @given(SCHEDULES, st.floats(1, 20))
 def test_schedules_are_monotone(schedule, epoch):
     values = [schedule.at(lot, epoch) for lot in range(200)]

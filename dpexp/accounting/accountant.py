@@ -35,10 +35,12 @@ class AbstractAccountant(ABC, Generic[C]):
     Attributes:
         name: The name in config and metrics.
         kind: What kind of figure it gives; only a certified one may be a run's configured accountant.
+        quick: Whether ε of a cost takes microseconds, so that it can be asked for after every lot.
     """
 
     name: str
     kind: Kind
+    quick: bool = False
 
     @property
     @abstractmethod

@@ -58,6 +58,7 @@ class AbstractLogMomentAccountant(AbstractAccountant[LogMoments]):
     """Adds up log moments on a grid of integer orders; subclasses fix grid and conversion."""
 
     kind = Kind.CERTIFIED
+    quick = True
     orders: tuple[int, ...]
 
     @property

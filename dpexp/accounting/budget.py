@@ -1,16 +1,20 @@
 """Budgets: what has been spent, what one more release would make of it, how many a budget admits."""
 
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import final
 
 from dpexp import _validate
 from dpexp.accounting import calibration
 from dpexp.accounting.accountant import AnyAccountant, Cost
+from dpexp.accounting.accountants import AbstractLogMomentAccountant, LogMoments
 from dpexp.accounting.bounds import Kind, PrivacyBound
 from dpexp.accounting.events import Event, Relation
 
 __all__ = ["Account", "Budget", "Phase", "delta_warning", "lots_within", "require_certified", "total"]
+
+_BLOCK, _FEW = 2048, 64  # phases priced together, and how many are worth it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,8 +139,7 @@ def lots_within(account: Account, phases: Iterable[Phase]) -> int:
         number of lots there are.
     """
     spent, admitted = account.cost, 0
-    for phase in phases:
-        price = account.accountant.price(phase.event, account.relation)
+    for phase, price in _priced(account, phases):
         fit = _repetitions(account, spent, price, phase.lots)
         admitted += fit
         if fit < phase.lots:
@@ -148,9 +151,20 @@ def lots_within(account: Account, phases: Iterable[Phase]) -> int:
 def total(account: Account, phases: Sequence[Phase]) -> PrivacyBound:
     """ε after all the phases on top of what the account has been charged."""
     cost = account.cost
-    for phase in phases:
-        cost = cost + phase.lots * account.accountant.price(phase.event, account.relation)
+    for phase, price in _priced(account, phases):
+        cost = cost + phase.lots * price
     return account._epsilon(cost)
+
+
+def _priced(account: Account, phases: Iterable[Phase]) -> Iterator[tuple[Phase, Cost]]:
+    """Each phase with the cost of one of its lots; long schedules of distinct lots are priced together."""
+    accountant, rest = account.accountant, iter(phases)
+    while block := list(itertools.islice(rest, _BLOCK)):
+        if isinstance(accountant, AbstractLogMomentAccountant) and len(block) > _FEW:
+            alphas = accountant.price_many([phase.event for phase in block], account.relation)
+            yield from zip(block, map(LogMoments, alphas), strict=True)
+        else:
+            yield from ((phase, accountant.price(phase.event, account.relation)) for phase in block)
 
 
 def _repetitions(account: Account, spent: Cost, price: Cost, most: int) -> int:

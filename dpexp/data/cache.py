@@ -70,15 +70,15 @@ class Cache(Source):
     def locked(self) -> Iterator[None]:
         """Keeps other processes from filling the cache meanwhile; waits for one that does.
 
-        Raises:
-            UserError: If the folder cannot be made or written to.
+        A folder that cannot be written to cannot be locked either; its files can still be read, and `store`
+        says what is wrong if there is something to store.
         """
         lock = FileLock(self.folder / ".lock")
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._wait_for(lock)
         except OSError as error:
-            raise self._unusable(error) from error
+            logger.info("%s cannot be locked: %s", self, error)
         try:
             yield
         finally:

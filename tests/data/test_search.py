@@ -149,12 +149,22 @@ def test_the_lock_is_released_after_an_interruption(small, web, monkeypatch):
     assert [lock.is_locked for lock in locks] == [False]
 
 
-def test_a_cache_that_cannot_be_written_to_is_named_with_the_way_around_it(small, cache):
+def test_a_cache_that_cannot_be_written_to_is_named_with_the_way_around_it(small, cache, web):
     cache.parent.mkdir(parents=True)
     cache.write_text("a file where the folder should be")
     with pytest.raises(UserError, match=r"cannot be written to(.|\n)*set data\.root") as raised:
-        small().load()
+        small(mirrors=[web.url]).load()
     assert str(cache) in str(raised.value)
+
+
+def test_a_full_cache_is_read_even_where_it_cannot_be_locked(small, web, monkeypatch):
+    small(mirrors=[web.url]).load()
+
+    def refuse(self, **keywords):
+        raise PermissionError("read-only file system")
+
+    monkeypatch.setattr(FileLock, "acquire", refuse)
+    assert len(small().load().train) == 7
 
 
 def test_two_loads_at_once_fetch_each_file_once(small, web):
