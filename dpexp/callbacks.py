@@ -1,7 +1,8 @@
 """Lightning callbacks: the trajectory of ε and accuracy into a recorder, and the progress bar."""
 
+import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 import pytorch_lightning as pl
@@ -9,11 +10,11 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from dpexp.accounting.accountants import AbstractLogMomentAccountant
+from dpexp.ledger import Ledger
 from dpexp.module import DPModule, Observation
 from dpexp.plan import PrivacyPlan
 
-__all__ = ["LotProgress", "Recorder", "Trajectory", "privacy_metrics"]
+__all__ = ["LotProgress", "Recorder", "Trajectory", "privacy_metrics", "spending_recorded"]
 
 _COMPANION_STRIDE = 10  # accountants beside the configured one are asked this much less often
 _SLOW_POINTS = 100  # of the trajectory, by accountants that need tens of milliseconds for one
@@ -38,7 +39,7 @@ class Trajectory(pl.Callback):
 
     def __init__(self, recorder: Recorder, *, every: int, validation: str) -> None:
         self._recorder, self._every, self._validation = recorder, every, validation
-        self._recorded_privacy_at = 0
+        self._recorded_privacy_at = -1
         self._started = (0, time.perf_counter())
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
@@ -59,15 +60,11 @@ class Trajectory(pl.Callback):
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Records accuracy and loss, with ε at the very same step so that they can be plotted together."""
         assert isinstance(pl_module, DPModule)
+        self._started = (pl_module.ledger.lots, time.perf_counter())  # steps are timed without evaluations
         assert pl_module.evaluation is not None
         found = pl_module.evaluation
         metrics = {f"{self._validation}/accuracy": found.accuracy, f"{self._validation}/loss": found.loss}
         self._recorder.record(pl_module.ledger.lots, metrics)
-        self._record_privacy(pl_module)
-
-    def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: Any) -> None:
-        """Records what an interrupted run has spent."""
-        assert isinstance(pl_module, DPModule)
         self._record_privacy(pl_module)
 
     def _record_privacy(self, module: DPModule) -> None:
@@ -76,7 +73,7 @@ class Trajectory(pl.Callback):
             return
         last = ledger.lots == module.plan.steps
         with_companions = last or ledger.lots % (self._every * _COMPANION_STRIDE) < self._every
-        self._recorder.record(ledger.lots, privacy_metrics(module, with_companions=with_companions))
+        self._recorder.record(ledger.lots, privacy_metrics(ledger, with_companions=with_companions))
         self._recorded_privacy_at = ledger.lots
 
     def _seconds_per_step(self, lots: int) -> float:
@@ -86,21 +83,31 @@ class Trajectory(pl.Callback):
 
 
 def _stride(plan: PrivacyPlan, every: int) -> int:
-    if plan.guarantee is None or isinstance(plan.guarantee.accountant, AbstractLogMomentAccountant):
+    if plan.guarantee is None or plan.guarantee.accountant.quick:
         return every
     return max(every, plan.steps // _SLOW_POINTS)
 
 
-def privacy_metrics(module: DPModule, *, with_companions: bool) -> dict[str, float]:
+@contextlib.contextmanager
+def spending_recorded(recorder: Recorder, ledger: Ledger) -> Iterator[None]:
+    """Records what was spent also where the block is left by an exception."""
+    try:
+        yield
+    except BaseException:
+        recorder.record(ledger.lots, privacy_metrics(ledger, with_companions=True))
+        raise
+
+
+def privacy_metrics(ledger: Ledger, *, with_companions: bool) -> dict[str, float]:
     """The ε/δ of what has been charged so far; empty without privacy."""
-    account = module.ledger.account
+    account = ledger.account
     if account is None:
         return {}
-    metrics = {"privacy/epsilon": float(module.ledger.epsilon()), "privacy/delta": account.budget.delta}
+    metrics = {"privacy/epsilon": float(ledger.epsilon()), "privacy/delta": account.budget.delta}
     at_budget = account.delta_at_budget()
     if at_budget is not None:
         metrics["privacy/delta_at_budget"] = float(at_budget)
-    for companion in module.ledger.companions if with_companions else []:
+    for companion in ledger.companions if with_companions else []:
         metrics[f"privacy/epsilon_{companion.accountant.name}"] = float(companion.epsilon())
     return metrics
 
@@ -124,10 +131,15 @@ def nonprivate_metrics(observation: Observation) -> dict[str, float]:
 
 
 class LotProgress(pl.Callback):
-    """A progress bar in lots, with ε so far and the latest accuracy."""
+    """A progress bar in lots, with ε so far and the latest accuracy.
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
+    Args:
+        console: Where it is drawn.
+        validation_privacy: The accuracy of a split that is not `public` is not shown.
+    """
+
+    def __init__(self, console: Console, *, validation_privacy: str) -> None:
+        self._console, self._validation_privacy = console, validation_privacy
         self._progress: Progress | None = None
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -150,7 +162,7 @@ class LotProgress(pl.Callback):
         assert isinstance(pl_module, DPModule)
         lots = pl_module.ledger.lots
         if self._progress is not None and (lots % 20 == 0 or lots == pl_module.plan.steps):
-            self._progress.update(self._task, completed=lots, figures=_figures(pl_module))
+            self._progress.update(self._task, completed=lots, figures=self._figures(pl_module))
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Closes the bar."""
@@ -160,16 +172,18 @@ class LotProgress(pl.Callback):
         """Closes the bar."""
         self._close()
 
+    def _figures(self, module: DPModule) -> str:
+        parts = []
+        account = module.ledger.account
+        if account is not None and account.accountant.quick:
+            module.ledger.epsilon()
+        if module.ledger.latest is not None:
+            parts.append(f"ε ≤ {module.ledger.latest.rounded_up(4)}")
+        if module.evaluation is not None and self._validation_privacy == "public":
+            parts.append(f"accuracy {module.evaluation.accuracy:.2%}")
+        return "  ".join(parts)
+
     def _close(self) -> None:
         if self._progress is not None:
             self._progress.stop()
             self._progress = None
-
-
-def _figures(module: DPModule) -> str:
-    parts = []
-    if module.ledger.latest is not None:
-        parts.append(f"ε ≤ {module.ledger.latest.rounded_up(4)}")
-    if module.evaluation is not None:
-        parts.append(f"accuracy {module.evaluation.accuracy:.2%}")
-    return "  ".join(parts)

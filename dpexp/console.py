@@ -13,7 +13,7 @@ from dpexp.accounting import Gaussian, Kind, PrivacyBound, Release, delta_warnin
 from dpexp.accounting.figures import Curve
 from dpexp.experiment import Experiment, Result
 from dpexp.plan import Group, Guarantee, PrivacyPlan
-from dpexp.planning import PlanFigures, plan_figures
+from dpexp.planning import PlanFigures
 
 __all__ = [
     "calibration_table",
@@ -26,12 +26,12 @@ __all__ = [
 ]
 
 
-def plan_table(experiment: Experiment, plan: PrivacyPlan) -> Table:
+def plan_table(experiment: Experiment, plan: PrivacyPlan, at_end: Sequence[PrivacyBound]) -> Table:
     """The plan as a short table: σ, C, L, q, T and ε at the end under each accountant."""
     table = Table(title=f"Plan of {experiment.name}", show_header=False, title_justify="left", min_width=60)
     table.add_column(style="bold")
     table.add_column()
-    for key, value in [*_training_rows(plan), *_guarantee_rows(plan), *_data_rows(experiment)]:
+    for key, value in [*_training_rows(plan), *_guarantee_rows(plan, at_end), *_data_rows(experiment)]:
         table.add_row(key, value)
     return table
 
@@ -96,16 +96,19 @@ def show_result(console: Console, result: Result) -> None:
     accuracy = "not shown: the test split is private" if result.accuracy is None else f"{result.accuracy:.2%}"
     lines = [f"[bold]test accuracy[/] {accuracy} after {result.steps:,} lots"]
     if result.epsilon is not None:
-        lines.append(f"[bold]privacy[/] ε ≤ {shown_up(result.epsilon)} at δ = {result.delta:g} (certified)")
+        kind = "keyed by the seed: no guarantee" if result.deterministic else "certified"
+        lines.append(f"[bold]privacy[/] ε ≤ {shown_up(result.epsilon)} at δ = {result.delta:g} ({kind})")
     console.print(
         Panel("\n".join([*lines, "", result.statement.strip()]), title="Result", title_align="left")
     )
     # Outside the panel and unwrapped, so that both can be copied.
-    console.print(f"mlflow ui --backend-store-uri {result.tracking_uri} --workers 1", soft_wrap=True)
-    path = (
-        f"experiments/{result.experiment_id}/runs/{result.run_id}/model-metrics?workflowType=machine_learning"
-    )
-    console.print(f"http://127.0.0.1:5000/#/{path}", soft_wrap=True)
+    server = result.tracking_uri if result.tracking_uri.startswith("http") else "http://127.0.0.1:5000"
+    if server != result.tracking_uri:
+        command = f"mlflow ui --backend-store-uri {result.tracking_uri} --workers 1"
+        console.print(command, soft_wrap=True, highlight=False)
+    path = f"experiments/{result.experiment_id}/runs/{result.run_id}/model-metrics"
+    link = f"{server}/#/{path}?workflowType=machine_learning"
+    console.print(link, soft_wrap=True, highlight=False)
 
 
 def shown_up(value: float, digits: int = 4) -> str:
@@ -141,15 +144,17 @@ def _steps_in_words(plan: PrivacyPlan) -> str:
     return f"{words}{asked}: all that ε = {plan.guarantee.budget.epsilon:g} pays for"
 
 
-def _guarantee_rows(plan: PrivacyPlan) -> list[tuple[str, str]]:
+def _guarantee_rows(plan: PrivacyPlan, at_end: Sequence[PrivacyBound]) -> list[tuple[str, str]]:
     guarantee = plan.guarantee
     if guarantee is None:
         return [("privacy", "none: nothing is claimed about the training data")]
     rows = [("one-time release", _release_in_words(release)) for release in guarantee.releases]
-    first, *others = plan_figures(plan).at_end
+    first, *others = at_end
     rows.append(("ε at the end", _bound_in_words(first, guarantee)))
     rows.append(("beside it", ", ".join(f"{shown(b)} {b.accountant} ({b.kind})" for b in others)))
     rows.append(("protected", f"one row of the training data, under {guarantee.relation.in_words}"))
+    if plan.deterministic:
+        rows.append(("warning", "lots and noise are keyed by the seed: arithmetic, not a guarantee"))
     warning = delta_warning(guarantee.budget.delta, plan.num_examples)
     return [*rows, ("warning", warning)] if warning else rows
 

@@ -33,7 +33,8 @@ class Result:
         steps: Optimizer steps taken.
         run_id: The MLflow run.
         experiment_id: Its MLflow experiment.
-        tracking_uri: The store that holds it.
+        tracking_uri: The store that holds it, without password.
+        deterministic: Lots and noise were keyed by the seed, so that nothing is guaranteed.
         statement: The guarantee in words.
     """
 
@@ -44,6 +45,7 @@ class Result:
     run_id: str
     experiment_id: str
     tracking_uri: str
+    deterministic: bool
     statement: str
 
 
@@ -87,7 +89,8 @@ class Experiment:
     def __post_init__(self) -> None:
         _validate.integer("seed", self.seed, at_least=0)
         if self.physical_batch_size is not None:
-            _validate.integer("physical_batch_size", self.physical_batch_size, at_least=1)
+            size = _validate.integer("physical_batch_size", self.physical_batch_size, at_least=1)
+            object.__setattr__(self, "physical_batch_size", size)
 
     def plan(self) -> PrivacyPlan:
         """All the privacy arithmetic, from declared facts; no data is touched."""

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from dpexp import _validate
 from dpexp.datamodule import Lot
 from dpexp.gradients import ClippedSum, grouped_clipped_sum
 from dpexp.ledger import Ledger
@@ -98,8 +99,15 @@ class DPModule(pl.LightningModule):
         self.observation = Observation(clipped, step)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """The optimizer, over the trainable parameters."""
-        return self._optimizer_factory(p for p in self.model.parameters() if p.requires_grad)
+        """The optimizer, over the trainable parameters.
+
+        Raises:
+            UserError: The optimizer refuses its arguments.
+        """
+        try:
+            return self._optimizer_factory(p for p in self.model.parameters() if p.requires_grad)
+        except (TypeError, ValueError) as error:
+            raise _validate.UserError(f"optimizer: {error}. See the keys of the optimizer group.") from error
 
     def forward(self, inputs: Tensor) -> Tensor:
         """The model's outputs."""
@@ -114,12 +122,17 @@ class DPModule(pl.LightningModule):
         self._loss += float(classification_loss(outputs, targets).sum())
         self._count += len(targets)
 
+    def on_validation_epoch_start(self) -> None:
+        """Opens the evaluation of a split; the figures of another split are gone."""
+        self.evaluation = None
+        self._correct, self._loss, self._count = 0, 0.0, 0
+
     def on_validation_epoch_end(self) -> None:
         """Closes the evaluation of a split."""
         self.evaluation = Evaluation(self._correct / self._count, self._loss / self._count)
-        self._correct, self._loss, self._count = 0, 0.0, 0
 
     test_step = validation_step
+    on_test_epoch_start = on_validation_epoch_start
     on_test_epoch_end = on_validation_epoch_end
 
     def _descend(self, gradients: Mapping[str, Tensor], learning_rate: float) -> None:

@@ -6,6 +6,8 @@ from typing import Any
 
 from dpexp.accounting import (
     AnyAccountant,
+    Kind,
+    Phase,
     PrivacyBound,
     UnsupportedEventError,
     accountants_by_name,
@@ -14,9 +16,10 @@ from dpexp.accounting import (
 )
 from dpexp.plan import Guarantee, PrivacyPlan
 
-__all__ = ["Milestone", "PlanFigures", "Refusal", "Share", "plan_figures"]
+__all__ = ["Milestone", "PlanFigures", "Refusal", "Share", "epsilons_at_end", "plan_as_json", "plan_figures"]
 
 _MILESTONES = 10
+_MOST_PHASES = 200
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,7 @@ def plan_figures(plan: PrivacyPlan) -> PlanFigures:
     """
     if plan.guarantee is None:
         raise ValueError("A plan without privacy has no figures.")
-    at_end, refusals = _at_end(plan, plan.guarantee)
+    at_end, refusals = epsilons_at_end(plan)
     return PlanFigures(
         at_end=at_end,
         refusals=refusals,
@@ -89,14 +92,49 @@ def plan_figures(plan: PrivacyPlan) -> PlanFigures:
     )
 
 
-def _at_end(plan: PrivacyPlan, guarantee: Guarantee) -> tuple[tuple[PrivacyBound, ...], tuple[Refusal, ...]]:
+def epsilons_at_end(plan: PrivacyPlan) -> tuple[tuple[PrivacyBound, ...], tuple[Refusal, ...]]:
+    """ε of the whole run under every accountant, the configured one first, and who refuses and why."""
+    if plan.guarantee is None:
+        return (), ()
+    phases = list(plan.phases(plan.steps))
     bounds, refusals = [], []
-    for accountant in _all_accountants(guarantee.accountant):
+    for accountant in _all_accountants(plan.guarantee.accountant):
         try:
-            bounds.append(_epsilon(plan, guarantee, accountant))
+            bounds.append(_epsilon(plan.guarantee, accountant, phases))
         except UnsupportedEventError as error:
             refusals.append(Refusal(accountant.name, str(error).splitlines()[0]))
     return tuple(bounds), tuple(refusals)
+
+
+def plan_as_json(plan: PrivacyPlan) -> dict[str, Any]:
+    """What a plan does, as plain values."""
+    guarantee = plan.guarantee
+    return {
+        "num_examples": plan.num_examples,
+        "steps": plan.steps,
+        "epochs": plan.steps / plan.lots_per_epoch,
+        "sampling": plan.sampling.name,
+        "deterministic": plan.deterministic,
+        "accountant": None if guarantee is None else guarantee.accountant.name,
+        "delta": None if guarantee is None else guarantee.budget.delta,
+        "budget_epsilon": None if guarantee is None else guarantee.budget.epsilon,
+        "relation": None if guarantee is None else str(guarantee.relation),
+        "releases": {} if guarantee is None else {r.name: repr(r.event) for r in guarantee.releases},
+        "lots": [
+            {"name": lot.name, "size": lot.size.in_words, "sampling_probability": step.sampling_probability}
+            for lot, step in zip(plan.lots, plan.step(0).lots, strict=True)
+        ],
+        "groups": [
+            {
+                "name": group.name,
+                "parameters": list(group.patterns),
+                "clip_norm": group.clip_norm.in_words,
+                "noise_multiplier": group.noise_multiplier.in_words,
+                "lot": group.lot,
+            }
+            for group in plan.groups
+        ],
+    }
 
 
 def _all_accountants(configured: AnyAccountant) -> list[AnyAccountant]:
@@ -104,8 +142,10 @@ def _all_accountants(configured: AnyAccountant) -> list[AnyAccountant]:
     return [configured, *others]
 
 
-def _epsilon(plan: PrivacyPlan, guarantee: Guarantee, accountant: AnyAccountant) -> PrivacyBound:
-    return total(guarantee.charged_account(accountant), list(plan.phases(plan.steps)))
+def _epsilon(guarantee: Guarantee, accountant: AnyAccountant, phases: Sequence[Phase]) -> PrivacyBound:
+    if accountant.kind is not Kind.CERTIFIED and len(phases) > _MOST_PHASES:
+        raise UnsupportedEventError(f"More than {_MOST_PHASES} different lots: an estimate would take long.")
+    return total(guarantee.charged_account(accountant), phases)
 
 
 def _shares(plan: PrivacyPlan, guarantee: Guarantee) -> tuple[Share, ...]:

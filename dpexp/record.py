@@ -1,7 +1,7 @@
 """What a run leaves in MLflow besides its trajectory: params, plan, statement, data set, model, finals."""
 
-import dataclasses
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -15,9 +15,9 @@ from dpexp.datamodule import LotDataModule
 from dpexp.experiment import Experiment, Result
 from dpexp.module import DPModule
 from dpexp.plan import PrivacyPlan
-from dpexp.planning import plan_figures
+from dpexp.planning import plan_as_json
 from dpexp.statement import statement
-from dpexp.tracking import Run, flatten
+from dpexp.tracking import Run, flatten, shown_uri
 
 __all__ = ["record_end", "record_start", "split_prefix"]
 
@@ -27,7 +27,7 @@ def record_start(run: Run, experiment: Experiment, plan: PrivacyPlan, datamodule
     run.log_params(flatten(experiment.config) | _solved(plan))
     run.set_tags(_tags(experiment, plan))
     run.log_text(yaml.safe_dump(dict(experiment.config), sort_keys=False, allow_unicode=True), "config.yaml")
-    run.log_text(json.dumps(dataclasses.asdict(plan), indent=2, default=str), "plan.json")
+    run.log_text(json.dumps(plan_as_json(plan), indent=2, ensure_ascii=False), "plan.json")
     run.log_dataset(
         name=experiment.data.name,
         digest=datamodule.digest(experiment.tracking.dataset_key()),
@@ -36,7 +36,13 @@ def record_start(run: Run, experiment: Experiment, plan: PrivacyPlan, datamodule
     )
 
 
-def record_end(run: Run, experiment: Experiment, module: DPModule, datamodule: LotDataModule) -> Result:
+def record_end(
+    run: Run,
+    experiment: Experiment,
+    module: DPModule,
+    datamodule: LotDataModule,
+    at_end: Sequence[PrivacyBound],
+) -> Result:
     """Final metrics, the statement and the model; returns the result."""
     plan, evaluation, steps = module.plan, module.evaluation, module.ledger.lots
     assert evaluation is not None
@@ -47,7 +53,7 @@ def record_end(run: Run, experiment: Experiment, module: DPModule, datamodule: L
     epsilon = None if plan.guarantee is None else float(module.ledger.epsilon())
     delta = None if plan.guarantee is None else plan.guarantee.budget.delta
     if epsilon is not None and delta is not None:
-        run.record(steps, {"final/epsilon": epsilon, "final/delta": delta} | _other_figures(plan))
+        run.record(steps, {"final/epsilon": epsilon, "final/delta": delta} | _other_figures(at_end))
     words = statement(experiment, plan, module.ledger)
     run.log_text(words, "privacy_statement.txt")
     _log_model(run, module, datamodule)
@@ -58,14 +64,15 @@ def record_end(run: Run, experiment: Experiment, module: DPModule, datamodule: L
         steps=steps,
         run_id=run.run_id,
         experiment_id=run.experiment_id,
-        tracking_uri=experiment.tracking.resolved_uri,
+        tracking_uri=shown_uri(experiment.tracking.resolved_uri),
+        deterministic=plan.deterministic,
         statement=words,
     )
 
 
-def _other_figures(plan: PrivacyPlan) -> dict[str, float]:
+def _other_figures(at_end: Sequence[PrivacyBound]) -> dict[str, float]:
     """ε at the end by every other accountant, under a name that says what kind of figure it is."""
-    _, *others = plan_figures(plan).at_end
+    _, *others = at_end
     return {f"{_section(bound)}/epsilon_{bound.accountant}": float(bound) for bound in others}
 
 

@@ -57,8 +57,8 @@ class Constant(AbstractSchedule):
 
     @property
     def in_words(self) -> str:
-        """The number."""
-        return f"{self.value:g}"
+        """The number, in full: a solved σ reads back as no less."""
+        return f"{self.value:g}" if float(f"{self.value:g}") == self.value else repr(self.value)
 
 
 @final

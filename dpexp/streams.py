@@ -44,3 +44,7 @@ class Stream:
         entropy = int.from_bytes(self.key, "big")
         seed = np.random.SeedSequence(entropy=entropy, spawn_key=(position,), pool_size=8)
         return np.random.Generator(np.random.SFC64(seed))
+
+    def integer(self) -> int:
+        """A number in [0, 2⁶³), for generators that take nothing larger."""
+        return int.from_bytes(self.key[:8], "big") >> 1

@@ -12,7 +12,7 @@ from dpexp.accounting.figures import Curve, figure_2
 from dpexp.console import calibration_table, figure_2_table, figures_table, plan_table
 from dpexp.experiment import Experiment
 from dpexp.plan import PrivacyPlan
-from dpexp.planning import plan_figures
+from dpexp.planning import plan_as_json, plan_figures
 from dpexp.plots import Line, save_png, terminal_plot
 from dpexp.privacy import DPSGD
 
@@ -78,11 +78,11 @@ class Plan:
         figures = plan_figures(plan)
         solved = {target: _solved(experiment, plan, target) for target in self.calibrate}
         if self.format == "json":
-            content = {"experiment": experiment.name, **_plain_plan(plan), **figures.as_json()}
+            content = {"experiment": experiment.name, **plan_as_json(plan), **figures.as_json()}
             print(json.dumps({**content, "calibrated": _plain_solutions(solved)}, indent=2))
             return
         console = Console()
-        console.print(plan_table(experiment, plan))
+        console.print(plan_table(experiment, plan, figures.at_end))
         console.print(figures_table(figures))
         if solved:
             console.print(calibration_table(solved))
@@ -144,32 +144,6 @@ def _solved(experiment: Experiment, plan: PrivacyPlan, target: float) -> Privacy
         return replace(experiment, privacy=asked).plan()
     except _validate.UserError as error:
         return error
-
-
-def _plain_plan(plan: PrivacyPlan) -> dict[str, Any]:
-    assert plan.guarantee is not None
-    return {
-        "num_examples": plan.num_examples,
-        "steps": plan.steps,
-        "epochs": plan.steps / plan.lots_per_epoch,
-        "delta": plan.guarantee.budget.delta,
-        "relation": str(plan.guarantee.relation),
-        "sampling": plan.sampling.name,
-        "accountant": plan.guarantee.accountant.name,
-        "lots": [
-            {"name": lot.name, "size": lot.size, "sampling_probability": lot.sampling_probability}
-            for lot in plan.step(0).lots
-        ],
-        "groups": [
-            {
-                "name": group.name,
-                "clip_norm": group.clip_norm.in_words,
-                "noise_multiplier": group.noise_multiplier.in_words,
-                "lot": group.lot,
-            }
-            for group in plan.groups
-        ],
-    }
 
 
 def _plain_solutions(solved: dict[float, PrivacyPlan | _validate.UserError]) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
+from urllib.parse import urlsplit, urlunsplit
 
 from filelock import FileLock
 
@@ -20,13 +21,14 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Metric
 
-__all__ = ["MLflowTracking", "Run", "connect", "flatten"]
+__all__ = ["MLflowTracking", "Run", "connect", "flatten", "shown_uri"]
 
 _log = logging.getLogger(__name__)
 _BATCH = 1000  # the REST interface takes no more metrics at once
 _PARAMS = 100  # nor more params
 _FLUSH_SECONDS = 2.0
 _LONGEST_PARAM = 6000
+_SQLITE = "sqlite:///"
 
 
 @final
@@ -48,6 +50,13 @@ class MLflowTracking:
 
     def __post_init__(self) -> None:
         _validate.integer("tracking.every", self.every, at_least=1)
+        if self.uri is not None and shown_uri(self.uri) != self.uri:
+            raise _validate.refuse(
+                "tracking.uri",
+                shown_uri(self.uri),
+                "a URI without password and query, since the configuration is logged",
+                "Set the environment variable MLFLOW_TRACKING_URI to the whole URI instead.",
+            )
 
     @property
     def folder(self) -> Path:
@@ -70,6 +79,7 @@ class MLflowTracking:
         run = Run(client, found.info.run_id, experiment_id)
         try:
             yield run
+            run.flush()
         except Exception:
             run.close("FAILED")
             raise
@@ -147,22 +157,28 @@ class Run:
         self.client.log_inputs(self.run_id, [DatasetInput(dataset, tags)])
 
     def close(self, status: str) -> None:
-        """Stores what is buffered and ends the run."""
+        """Stores what is buffered and ends the run; what cannot be stored any more is reported."""
         self._closed.set()
         self._thread.join()
         try:
-            self._flush()
-        finally:
-            self.client.set_terminated(self.run_id, status)
+            self.flush()
+        except OSError as error:
+            _log.error("%d metrics of run %s could not be stored: %s", len(self._buffer), self.run_id, error)
+        self.client.set_terminated(self.run_id, status)
 
     def _flush_regularly(self) -> None:
         while not self._closed.wait(_FLUSH_SECONDS):
             try:
-                self._flush()
-            except OSError as error:  # MlflowException is no OSError: see _flush
+                self.flush()
+            except OSError as error:
                 _log.warning("MLflow cannot be reached (%s); metrics are kept and sent later.", error)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Stores what is buffered.
+
+        Raises:
+            ConnectionError: The store does not take it; it stays buffered.
+        """
         with self._flushing:
             while True:
                 with self._lock:
@@ -193,19 +209,49 @@ def _log_batch(client: "MlflowClient", run_id: str, metrics: list["Metric"]) -> 
 
 
 def connect(uri: str, folder: Path) -> "MlflowClient":
-    """A client of the store; a new SQLite store is made once, under a lock."""
+    """A client of the store, which answers; a new SQLite store is made once, under a lock.
+
+    Raises:
+        UserError: The store cannot be reached or opened.
+    """
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "3")  # seconds, not minutes, if none answers
     logging.getLogger("alembic").setLevel(logging.WARNING)
-    from mlflow import MlflowClient
+    from mlflow.exceptions import MlflowException
 
     logging.getLogger("mlflow").setLevel(logging.WARNING)
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        return _client_of_sqlite(uri) if uri.startswith(_SQLITE) else _client(uri)
+    except MlflowException as error:
+        raise _validate.refuse(
+            "tracking.uri", shown_uri(uri), "a store that can be opened", str(error).splitlines()[0]
+        ) from error
+
+
+def shown_uri(uri: str) -> str:
+    """The URI without password and query, for screens and logs."""
+    parts = urlsplit(uri)
+    if parts.password is None and not parts.query:
+        return uri
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit((parts.scheme, f"{parts.username or ''}:***@{host}", parts.path, "", ""))
+
+
+def _client(uri: str) -> "MlflowClient":
+    from mlflow import MlflowClient
+
     client = MlflowClient(tracking_uri=uri)
-    if not uri.startswith("sqlite:///"):
-        return client
-    database = Path(uri.removeprefix("sqlite:///"))
+    client.search_experiments(max_results=1)
+    return client
+
+
+def _client_of_sqlite(uri: str) -> "MlflowClient":
+    database = Path(uri.removeprefix(_SQLITE))
     database.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{database}.lock"):  # several processes at once destroy a store that is being made
-        client.search_experiments(max_results=1)
+    # Several processes at once destroy a store that is being made, and already the client makes it.
+    with FileLock(f"{database}.lock"):
+        client = _client(uri)
         connection = sqlite3.connect(database)
         connection.execute("PRAGMA journal_mode=WAL")  # kept in the file; five times faster
         connection.close()
@@ -215,9 +261,15 @@ def connect(uri: str, folder: Path) -> "MlflowClient":
 def _experiment(client: "MlflowClient", name: str, folder: Path) -> str:
     with FileLock(folder / ".mlflow_experiment.lock"):
         found = client.get_experiment_by_name(name)
-        if found is not None:
-            return str(found.experiment_id)
-        location = None
-        if client.tracking_uri.startswith("sqlite:"):
-            location = (folder / "artifacts" / name).as_uri()
-        return str(client.create_experiment(name, artifact_location=location))
+        if found is None:
+            sqlite = client.tracking_uri.startswith("sqlite:")
+            location = (folder / "artifacts" / name).as_uri() if sqlite else None
+            return str(client.create_experiment(name, artifact_location=location))
+    if found.lifecycle_stage != "active":
+        raise _validate.refuse(
+            "tracking.experiment",
+            name,
+            "an experiment that is not deleted",
+            f"Restore it (mlflow experiments restore --experiment-id {found.experiment_id}), or set another.",
+        )
+    return str(found.experiment_id)

@@ -17,6 +17,17 @@ __all__ = ["fit", "make_trainer", "test"]
 
 _FROM_THE_PLAN = "the plan sets it: change privacy.steps, privacy.epochs or privacy.epsilon"
 _MANUAL = "it would change the gradient between the sanitizer and the optimizer"
+_ALLOWED = (
+    "accelerator",
+    "devices",
+    "precision",
+    "val_check_interval",
+    "benchmark",
+    "detect_anomaly",
+    "deterministic",
+    "inference_mode",
+    "profiler",
+)
 _REFUSED = {
     "max_steps": _FROM_THE_PLAN,
     "max_epochs": _FROM_THE_PLAN,
@@ -26,19 +37,12 @@ _REFUSED = {
     "gradient_clip_val": f"{_MANUAL}; set privacy.clip_norm",
     "gradient_clip_algorithm": f"{_MANUAL}; set privacy.clip_norm",
     "accumulate_grad_batches": "one Lightning batch is one lot; set physical_batch_size to save memory",
-    "overfit_batches": "lots are drawn by the plan",
-    "limit_train_batches": "lots are drawn by the plan",
     "fast_dev_run": "it would train fewer lots than the plan charges; set privacy.steps",
-    "use_distributed_sampler": "lots are drawn by the plan",
-    "reload_dataloaders_every_n_epochs": "lots are drawn by the plan",
     "check_val_every_n_epoch": "evaluations are counted in lots; set trainer.val_check_interval",
     "logger": "dpexp records to MLflow itself; see the tracking group",
-    "enable_progress_bar": "dpexp shows its own",
     "enable_checkpointing": "a checkpoint must carry the ledger, which this version does not write yet",
-    "callbacks": "dpexp sets them",
     "strategy": "lots and noise are drawn by one process",
     "num_nodes": "lots and noise are drawn by one process",
-    "plugins": "lots and noise are drawn by one process",
 }
 
 
@@ -84,17 +88,18 @@ def _make(
 def check_trainer_keys(keys: Mapping[str, Any]) -> None:
     """Refuses what would break the promise that one batch is one lot and T is the plan's."""
     for key, value in keys.items():
-        if key in _REFUSED:
-            raise _validate.refuse(
-                f"trainer.{key}", value, "this key to be absent", f"Reason: {_REFUSED[key]}."
-            )
+        if key not in _ALLOWED:
+            reason = _REFUSED.get(key, "dpexp sets it, or it would change which lots and splits are used")
+            expected = f"this key to be absent; there are {', '.join(_ALLOWED)}"
+            raise _validate.refuse(f"trainer.{key}", value, expected, f"Reason: {reason}.")
     if str(keys.get("precision", "32-true")) not in ("32-true", "32"):
         raise _validate.refuse("trainer.precision", keys["precision"], "32-true")
     if keys.get("devices", 1) not in (1, "1"):
-        raise _validate.refuse(
-            "trainer.devices", keys["devices"], "1", "Lots and noise are drawn by one process."
-        )
-    _validate.integer("trainer.val_check_interval", keys.get("val_check_interval", 1), at_least=1)
+        hint = "Lots and noise are drawn by one process."
+        raise _validate.refuse("trainer.devices", keys["devices"], "1", hint)
+    interval = keys.get("val_check_interval", 1)
+    if not isinstance(interval, int) or interval < 1:
+        raise _validate.refuse("trainer.val_check_interval", interval, "a whole number of lots >= 1")
 
 
 def fit(trainer: pl.Trainer, module: pl.LightningModule, datamodule: pl.LightningDataModule) -> None:

@@ -1,9 +1,10 @@
 """The training task: data, features, lots, Algorithm 1, evaluation and record, in this order."""
 
+import pytorch_lightning as pl
 import torch
 from rich.console import Console
 
-from dpexp.callbacks import LotProgress, Trajectory
+from dpexp.callbacks import LotProgress, Trajectory, spending_recorded
 from dpexp.console import plan_table, show_result
 from dpexp.datamodule import LotDataModule
 from dpexp.experiment import Experiment, Result
@@ -12,6 +13,7 @@ from dpexp.ledger import Ledger
 from dpexp.module import DPModule, classification_loss
 from dpexp.noise import GaussianNoise, Noise, NoNoise
 from dpexp.plan import PrivacyPlan
+from dpexp.planning import epsilons_at_end
 from dpexp.record import record_end, record_start, split_prefix
 from dpexp.streams import Stream
 from dpexp.tracking import Run
@@ -30,28 +32,41 @@ def train(experiment: Experiment) -> Result:
     """
     console = Console()
     plan = experiment.plan()
+    at_end, _ = epsilons_at_end(plan)
     ledger = Ledger(plan)
     stream = Stream.keyed_by(experiment.seed) if plan.deterministic else Stream.secret()
     with torch.random.fork_rng():
         torch.manual_seed(experiment.seed)
         module = _module(experiment, plan, ledger, _noise(plan, stream.child("noise")))
         _check(module, experiment)
+        # The seed governs initialisation only: dropout and the like are as secret as the lots.
+        torch.manual_seed(stream.child("torch").integer())
         trainer = make_trainer(
-            experiment.trainer, plan=plan, callbacks=[LotProgress(console)], folder=experiment.tracking.folder
+            experiment.trainer,
+            plan=plan,
+            callbacks=_callbacks(console, experiment),
+            folder=experiment.tracking.folder,
         )
         datamodule = _datamodule(experiment, plan, ledger, stream)
-        console.print(plan_table(experiment, plan))
+        console.print(plan_table(experiment, plan, at_end))
         datamodule.prepare_data()
-        with experiment.tracking.run(name=experiment.name, run_name=_run_name(experiment, plan)) as run:
-            trainer.callbacks.append(_trajectory(run, experiment))  # type: ignore[attr-defined]
+        with (
+            experiment.tracking.run(name=experiment.name, run_name=_run_name(experiment, plan)) as run,
+            spending_recorded(run, ledger),
+        ):
+            trainer.callbacks.insert(0, _trajectory(run, experiment))  # type: ignore[attr-defined]
             record_start(run, experiment, plan, datamodule)
             datamodule.setup("fit")
             fit(trainer, module, datamodule)
             _check_counts(plan, ledger, datamodule.lots_drawn, trainer.global_step)
             test(trainer, module, datamodule)
-            result = record_end(run, experiment, module, datamodule)
+            result = record_end(run, experiment, module, datamodule, at_end)
     show_result(console, result)
     return result
+
+
+def _callbacks(console: Console, experiment: Experiment) -> list[pl.Callback]:
+    return [LotProgress(console, validation_privacy=experiment.data.validation_privacy)]
 
 
 def _run_name(experiment: Experiment, plan: PrivacyPlan) -> str:
@@ -95,7 +110,8 @@ def _noise(plan: PrivacyPlan, stream: Stream) -> Noise:
 
 
 def _check(module: DPModule, experiment: Experiment) -> None:
-    """The behavioural check, on random rows of the declared shape."""
+    """The optimizer can be made; and the behavioural check, on random rows of the declared shape."""
+    module.configure_optimizers()
     inputs = torch.rand(_CHECKED_ROWS, experiment.features.dimensions)
     targets = torch.randint(experiment.data.num_classes, (_CHECKED_ROWS,))
     clips = module.sanitizer.clips(module.plan.step(0), {})

@@ -43,6 +43,11 @@ MISTAKES = [
     ([SMOKE, "+trainer.accumulate_grad_batches=2"], ["physical_batch_size"]),
     ([SMOKE, "trainer.precision=16-mixed"], ["trainer.precision", "32-true"]),
     ([SMOKE, "trainer.devices=2"], ["trainer.devices = 2"]),
+    ([SMOKE, "+trainer.limit_test_batches=0"], ["trainer.limit_test_batches"]),
+    ([SMOKE, "trainer.val_check_interval=0.5"], ["trainer.val_check_interval = 0.5"]),
+    ([SMOKE, "optimizer.lr=-1"], ["optimizer: ", "Invalid learning rate"]),
+    ([SMOKE, "tracking.uri=http://me:SECRET@host"], ["tracking.uri", "MLFLOW_TRACKING_URI"]),
+    ([SMOKE, "tracking.uri=./mlruns"], ["tracking.uri = './mlruns'"]),
     ([SMOKE, "+trainer.max_steps=3"], ["trainer.max_steps", "privacy.steps"]),
     ([SMOKE, "model.hidden_units=[-1]"], ["model.hidden_units = -1"]),
     ([SMOKE, "privacy.layers={a:{parameters:'hiden.*'}}"], ["privacy.layers.a.parameters = 'hiden.*'"]),
@@ -63,6 +68,7 @@ def test_a_mistake_gets_one_screen_without_a_traceback(dpexp, outputs, capsys, a
     for part in parts:
         assert part in printed.err
     assert "Traceback" not in printed.err
+    assert "SECRET" not in printed.err + printed.out
     assert len(printed.err.splitlines()) <= 12
     assert not (outputs / "artifacts").exists()  # nothing was started
 

@@ -93,6 +93,14 @@ def test_a_run_leaves_params_metrics_artifacts_and_a_true_status(dpexp, store, c
     assert "mlflow ui --backend-store-uri sqlite:///" in printed
 
 
+def test_the_statement_names_what_is_not_covered(dpexp, store):
+    assert dpexp(*TINY, "privacy.steps=2") == 0
+    with open(artifact(store, only_run(store), "privacy_statement.txt"), encoding="utf-8") as file:
+        words = file.read()
+    for part in ("nonprivate/", "choice of hyperparameters", "floating point", "one row", "If that fails"):
+        assert part in words
+
+
 def test_without_privacy_no_epsilon_appears_anywhere(dpexp, store, capsys):
     assert dpexp(*TINY, "privacy=none", "privacy.steps=20") == 0
     run = only_run(store)
@@ -143,7 +151,9 @@ def test_metrics_of_a_private_test_split_are_nonprivate(dpexp, store, capsys):
     assert "nonprivate/final/accuracy" in metrics
     assert "nonprivate/val/accuracy" in metrics
     assert not {"final/accuracy", "test/accuracy", "val/accuracy"} & set(metrics)
-    assert "the test split is private" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "the test split is private" in printed
+    assert "%" not in printed  # no accuracy, not even on the progress bar
 
 
 def test_a_validation_split_is_cut_from_the_training_rows_and_private(dpexp, store):
@@ -183,20 +193,87 @@ def test_a_failing_run_ends_failed_and_keeps_what_it_spent(store, monkeypatch):
     assert max(series(store, run, "privacy/epsilon")) == 8  # the eighth lot was charged before it failed
 
 
+def test_a_run_that_fails_after_a_release_says_what_it_spent(store, monkeypatch):
+    from dpexp.cli import main
+    from dpexp.features import DPPCA
+
+    def fail(self, inputs, noise):
+        raise ZeroDivisionError("after the charge, before the first lot")
+
+    monkeypatch.setattr(DPPCA, "fit", fail)
+    features = ["features=dp_pca", "features.components=9"]
+    monkeypatch.setattr("sys.argv", ["dpexp", *TINY, *features])
+    with pytest.raises(ZeroDivisionError):
+        main()
+    run = only_run(store)
+    assert run.info.status == "FAILED"
+    assert series(store, run, "privacy/epsilon")[0] == pytest.approx(0.5519, abs=1e-3)
+
+
+def keys_of_streams(dpexp, monkeypatch, *arguments):
+    """The keys of every stream that a run draws from, and torch's seed during training."""
+    from dpexp import training
+
+    keys = {}
+
+    def watch(name, original):
+        def made(*args, **keywords):
+            noise = keywords.get("noise")
+            keys[f"{name}.noise"] = noise.stream.key
+            if "lots" in keywords:
+                keys[f"{name}.lots"] = keywords["lots"].key
+            return original(*args, **keywords)
+
+        return made
+
+    def fit(*args):
+        keys["torch"] = torch.initial_seed()
+        return original_fit(*args)
+
+    original_fit = training.fit
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "DPModule", watch("module", training.DPModule))
+        patch.setattr(training, "LotDataModule", watch("data", training.LotDataModule))
+        patch.setattr(training, "fit", fit)
+        assert dpexp(*TINY, "privacy.steps=2", *arguments) == 0
+    return keys
+
+
+def test_every_random_stream_is_its_own_and_none_follows_the_seed(dpexp, outputs, monkeypatch):
+    one = keys_of_streams(dpexp, monkeypatch, "seed=5")
+    two = keys_of_streams(dpexp, monkeypatch, "seed=5")
+    keyed = keys_of_streams(dpexp, monkeypatch, "seed=5", "privacy.deterministic=true")
+    assert set(one) == {"module.noise", "data.noise", "data.lots", "torch"}
+    everything = [*one.values(), *two.values(), *keyed.values()]
+    assert len(set(everything)) == len(everything) == 12
+
+
+def test_a_deterministic_run_is_keyed_by_the_seed(dpexp, outputs, monkeypatch):
+    one, two, other = (
+        keys_of_streams(dpexp, monkeypatch, f"seed={seed}", "privacy.deterministic=true")
+        for seed in (5, 5, 6)
+    )
+    assert one == two
+    assert not set(one.values()) & set(other.values())
+
+
+def test_the_logged_noise_multiplier_is_the_one_used(dpexp, store):
+    assert dpexp(*TINY, "privacy.noise_multiplier=null", "privacy.epsilon=1", "privacy.steps=20") == 0
+    logged = float(only_run(store).data.params["plan.noise_multiplier"])
+    plan = private_plan(
+        num_examples=1438,
+        lot_size=64,
+        noise_multiplier=logged,
+        steps=None,
+        epsilon=1,
+        accountant=RenyiAccountant(),
+    )
+    assert plan.steps >= 20  # logged as no more than it was
+
+
 def test_lots_charged_drawn_and_stepped_must_be_those_planned():
     from dpexp import training
     from dpexp.ledger import Ledger
 
     with pytest.raises(RuntimeError, match="must be equal"):
         training._check_counts(private_plan(steps=3), Ledger(private_plan(steps=3)), drawn=2, stepped=3)
-
-
-def test_more_than_a_hundred_params_and_long_values_are_logged(outputs, store):
-    from dpexp.tracking import MLflowTracking
-
-    tracking = MLflowTracking(uri=None, experiment=None, outputs=str(outputs), every=1)
-    with tracking.run(name="many", run_name="one") as run:
-        run.log_params({f"key{i}": "x" * (7000 if i == 0 else 1) for i in range(250)})
-    params = store.get_run(run.run_id).data.params
-    assert len(params) == 250
-    assert len(params["key0"]) == 6000

@@ -51,7 +51,7 @@ def main() -> NoReturn:
     try:
         _application()
     except Stopped as stopped:
-        print(f"\n{stopped} The run is closed as KILLED.", file=sys.stderr)
+        print(f"\n{stopped} A run that was open is closed as KILLED.", file=sys.stderr)
         sys.exit(128 + stopped.signal_number)
     except (UserError, HydraException, OmegaConfBaseException) as error:
         if traceback_wanted:
@@ -63,8 +63,14 @@ def main() -> NoReturn:
 
 def _stop(signal_number: int, frame: FrameType | None) -> NoReturn:
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # once is enough: closing the run must not be interrupted
+        signal.signal(number, _stop_at_once)
     raise Stopped(signal_number)
+
+
+def _stop_at_once(signal_number: int, frame: FrameType | None) -> NoReturn:
+    """The second time: whoever insists does not wait until the run is closed."""
+    print("\nStopped again: the run was not closed and stays RUNNING in the store.", file=sys.stderr)
+    os._exit(128 + signal_number)
 
 
 @hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="config")

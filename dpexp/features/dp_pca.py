@@ -53,12 +53,13 @@ class DPPCA:
     noise_multiplier: float
 
     def __post_init__(self) -> None:
-        _validate.integer("features.components", self.components, at_least=1)
+        components = _validate.integer("features.components", self.components, at_least=1)
         _validate.number("features.components", self.components, at_most=self.inputs)
         if self.dimensions != self.components:
             raise _validate.refuse(
                 "features.dimensions", self.dimensions, f"features.components = {self.components}"
             )
+        object.__setattr__(self, "components", components)
         hint = "Use features=none, or privacy=none for an exact PCA."
         _validate.number("features.noise_multiplier", self.noise_multiplier, above=0, hint=hint)
 

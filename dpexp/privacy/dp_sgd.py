@@ -126,7 +126,7 @@ class DPSGD:
             noise_multiplier=1.0 if self.noise_multiplier is None else self.noise_multiplier,
             lot_size=size,
         )
-        asked = asked_steps(self.steps, self.epochs, size, num_examples)
+        asked = asked_steps(self.steps, self.epochs, layers.lots[0].size, num_examples)
         draft = PrivacyPlan(
             num_examples=num_examples,
             sampling=sampling,
