@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
+from hydra.types import RunMode
 from hydra.utils import get_object, instantiate
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -36,6 +37,10 @@ class Stopped(BaseException):
         self.signal_number = signal_number
 
 
+class Refused(BaseException):
+    """A user's mistake on its way out of a single run, past Hydra's own report of all overrides."""
+
+
 def conf_dir() -> Path:
     """The configuration folder: inside the installed package, or beside it in a checkout."""
     packaged = Path(__file__).parents[1] / "conf"
@@ -53,10 +58,11 @@ def main() -> NoReturn:
     except Stopped as stopped:
         print(f"\n{stopped} A run that was open is closed as KILLED.", file=sys.stderr)
         sys.exit(128 + stopped.signal_number)
-    except (UserError, HydraException, OmegaConfBaseException) as error:
+    except (Refused, UserError, HydraException, OmegaConfBaseException) as error:
         if traceback_wanted:
             raise
-        print(explain(error, conf_dir()), file=sys.stderr)
+        mistake = error.__cause__ if isinstance(error, Refused) and error.__cause__ else error
+        print(explain(mistake, conf_dir()), file=sys.stderr)
         sys.exit(1)
     sys.exit(0)
 
@@ -75,6 +81,15 @@ def _stop_at_once(signal_number: int, frame: FrameType | None) -> NoReturn:
 
 @hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="config")
 def _application(config: DictConfig) -> float | None:
+    try:
+        return _run(config)
+    except (UserError, HydraException) as error:
+        if HydraConfig.get().mode is RunMode.MULTIRUN:
+            raise  # the other jobs go on
+        raise Refused from error
+
+
+def _run(config: DictConfig) -> float | None:
     check_root(config, conf_dir())
     for group in _LIGHT:
         check_group(config, group)
