@@ -22,6 +22,9 @@ class NoiseAhead:
     thread ends after the last position or with this object, a forked or unpickled copy starts afresh, and
     the interpreter waits at its end for one draw at most.
 
+    It gains only where a core is free: with as many torch threads as cores it slows the step instead
+    (docs/theory/noise.md, Cost).
+
     Args:
         noise: What draws. NumPy does it without the interpreter lock.
         positions: How many positions there will be, T: nothing is drawn beyond T - 1, nor before the
