@@ -10,8 +10,33 @@ from dataclasses import dataclass, field
 from typing import Self, final
 
 import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
+from numpy.typing import NDArray
 
-__all__ = ["Stream"]
+__all__ = ["Keystream", "Stream"]
+
+
+@final
+class Keystream:
+    """The ChaCha20 key stream of one draw, read in order (RFC 8439, June 2018, section 2.4).
+
+    Args:
+        key: 32 secret bytes.
+        position: In [0, 2⁶⁴); together with the key it is used for one draw only.
+    """
+
+    def __init__(self, key: bytes, position: int) -> None:
+        # Block counter from zero, then the position: no two positions share a block. The library refuses
+        # to pass 2³² blocks of 64 bytes.
+        nonce = bytes(8) + position.to_bytes(8, "little")
+        self._encryptor = Cipher(ChaCha20(key, nonce), mode=None).encryptor()
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        """The next `count` words of 64 bits, little-endian, shape (count,)."""
+        words = np.empty(count, dtype="<u8")
+        self._encryptor.update_into(bytes(words.nbytes), words.view(np.uint8).data)
+        return words
 
 
 @final
@@ -39,8 +64,9 @@ class Stream:
         return Stream(hashlib.sha256(self.key + name.encode()).digest())
 
     def generator(self, position: int) -> np.random.Generator:
-        """The generator of one draw (lot t, the noise of lot t); `position` >= 0."""
-        # A pool of 8 words keeps all 256 bits of the key; torch's CPU generator would keep 32 of them.
+        """The fast generator of one draw (lot t, the noise of lot t); `position` >= 0. Not cryptographic."""
+        # A pool of 8 words mixes in all 256 bits of the key, of which SFC64's state keeps 192; torch's CPU
+        # generator would keep 32. SFC64 is the fastest of NumPy's for normals: docs/theory/noise.md.
         entropy = int.from_bytes(self.key, "big")
         seed = np.random.SeedSequence(entropy=entropy, spawn_key=(position,), pool_size=8)
         return np.random.Generator(np.random.SFC64(seed))
@@ -48,3 +74,7 @@ class Stream:
     def integer(self) -> int:
         """A number in [0, 2⁶³), for generators that take nothing larger."""
         return int.from_bytes(self.key[:8], "big") >> 1
+
+    def keystream(self, position: int) -> Keystream:
+        """The cryptographic bits of one draw; independent of `generator(position)`."""
+        return Keystream(self.child("chacha20").key, position)
