@@ -126,7 +126,15 @@ def _training_rows(plan: PrivacyPlan) -> list[tuple[str, str]]:
         words = f"L = {lot.size.in_words}, q = L/N = {q:.6g}, N = {plan.num_examples:,}"
         rows.append((f"{lot.name} lot", f"{words}, {plan.sampling.name} sampling"))
     rows.append(("steps", _steps_in_words(plan)))
+    if plan.noise == "secure":
+        rows.append(("noise", _SECURE))
     return rows
+
+
+_SECURE = (
+    "secure: ChaCha20 bits, summed draws on a lattice (Holohan and Braghin 2021, section 5.1; Haney et al. "
+    "2022); about 40 ns a value instead of 8"
+)
 
 
 def _group_in_words(group: Group) -> str:

@@ -140,6 +140,7 @@ class PrivacyPlan:
         groups: The clipped groups; together they cover every trainable parameter.
         steps: T, the optimizer steps.
         steps_asked: T as configured, before the budget had its say; None where only ε limits it.
+        noise: `none`, `default` or `secure`: what the noise is drawn with.
         deterministic: Lots and noise are keyed by the seed: figures are then arithmetic, no guarantee.
         guarantee: None without privacy.
     """
@@ -150,6 +151,7 @@ class PrivacyPlan:
     groups: tuple[Group, ...]
     steps: int
     steps_asked: int | None
+    noise: str
     deterministic: bool
     guarantee: Guarantee | None
 

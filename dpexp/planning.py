@@ -114,6 +114,7 @@ def plan_as_json(plan: PrivacyPlan) -> dict[str, Any]:
         "steps": plan.steps,
         "epochs": plan.steps / plan.lots_per_epoch,
         "sampling": plan.sampling.name,
+        "noise": plan.noise,
         "deterministic": plan.deterministic,
         "accountant": None if guarantee is None else guarantee.accountant.name,
         "delta": None if guarantee is None else guarantee.budget.delta,

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from dpexp.clipping import FlatClipping
 from dpexp.gradients import ClipGroup
-from dpexp.noise import Noise
+from dpexp.noise import Noise, noised
 from dpexp.plan import StepPlan
 
 __all__ = ["Sanitizer"]
@@ -47,10 +47,25 @@ class Sanitizer:
         draws = self._noise.standard_normal(step.index, sum(total.numel() for total in sums.values()))
         released, used = {}, 0
         for group in step.groups:
-            for name in self._groups[group.name]:
-                total = sums[name]
-                noise = torch.from_numpy(draws[used : used + total.numel()]).mul_(group.noise_std)
-                noise = noise.to(total.dtype).to(total.device).view_as(total)
-                released[name] = (total + noise) / group.divisor
-                used += total.numel()
+            totals = {name: sums[name] for name in self._groups[group.name]}
+            values = torch.cat([total.flatten() for total in totals.values()]).cpu().double().numpy()
+            noisy = noised(
+                values,
+                draws[used : used + values.size],
+                noise_std=group.noise_std,
+                noise_multiplier=group.noise_multiplier,
+                spacing=self._noise.spacing,
+            )
+            noisy /= group.divisor
+            released |= _like(torch.from_numpy(noisy), totals)
+            used += values.size
         return released
+
+
+def _like(values: Tensor, totals: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """One flat float64 vector, cut into tensors of the shapes, dtypes and devices of `totals`."""
+    parts = torch.split(values, [total.numel() for total in totals.values()])
+    return {
+        name: part.to(total.dtype).to(total.device).view_as(total)
+        for part, (name, total) in zip(parts, totals.items(), strict=True)
+    }

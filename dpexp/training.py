@@ -1,5 +1,7 @@
 """The training task: data, features, lots, Algorithm 1, evaluation and record, in this order."""
 
+from collections.abc import Callable, Mapping
+
 import pytorch_lightning as pl
 import torch
 from rich.console import Console
@@ -11,7 +13,7 @@ from dpexp.experiment import Experiment, Result
 from dpexp.gradients import check_model
 from dpexp.ledger import Ledger
 from dpexp.module import DPModule, classification_loss
-from dpexp.noise import GaussianNoise, Noise, NoNoise
+from dpexp.noise import GaussianNoise, Noise, NoNoise, SecureGaussianNoise
 from dpexp.plan import PrivacyPlan
 from dpexp.planning import epsilons_at_end
 from dpexp.record import record_end, record_start, split_prefix
@@ -105,8 +107,11 @@ def _trajectory(run: Run, experiment: Experiment) -> Trajectory:
     return Trajectory(run, every=experiment.tracking.every, validation=validation)
 
 
+_NOISES: Mapping[str, Callable[[Stream], Noise]] = {"default": GaussianNoise, "secure": SecureGaussianNoise}
+
+
 def _noise(plan: PrivacyPlan, stream: Stream) -> Noise:
-    return NoNoise() if plan.guarantee is None else GaussianNoise(stream)
+    return NoNoise() if plan.guarantee is None else _NOISES[plan.noise](stream)
 
 
 def _check(module: DPModule, experiment: Experiment) -> None:

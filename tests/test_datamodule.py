@@ -102,6 +102,8 @@ def test_features_are_charged_once_however_often_lightning_sets_up():
 
 def test_features_are_charged_before_their_noise_is_drawn():
     class Watching:
+        spacing = 0.0
+
         def standard_normal(self, position, size):
             assert ledger.releases == ["dp_pca"]
             return np.zeros(size)
@@ -114,6 +116,8 @@ def test_features_are_charged_before_their_noise_is_drawn():
 
 def test_features_that_the_budget_does_not_pay_for_are_not_fitted():
     class Forbidden:
+        spacing = 0.0
+
         def standard_normal(self, position, size):
             raise AssertionError("noise was drawn")
 

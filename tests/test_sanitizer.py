@@ -3,7 +3,7 @@ import pytest
 import torch
 from scipy import stats
 
-from dpexp.noise import GaussianNoise, NoNoise
+from dpexp.noise import LATTICE, GaussianNoise, NoNoise, SecureGaussianNoise
 from dpexp.sanitizer import Sanitizer
 from dpexp.streams import Stream
 from tests.plans import PER_LAYER, private_plan
@@ -72,3 +72,24 @@ def test_the_clips_are_those_of_the_plan():
 def test_noise_takes_the_dtype_of_the_gradient(dtype):
     sums = {name: torch.zeros(shape, dtype=dtype) for name, shape in SHAPES.items()}
     assert all(g.dtype == dtype for g in sanitizer().release(sums, plan().step(0)).values())
+
+
+@pytest.mark.parametrize("name", ["hidden", "output"])
+def test_secure_noise_adds_on_the_lattice_and_with_no_less_std(name):
+    secure = SecureGaussianNoise(Stream.keyed_by(0))
+    sums = {key: torch.rand(shape, dtype=torch.float64) for key, shape in SHAPES.items()}
+    step = plan(lot_size=1).step(0)  # L = 1: what is released is the noised sum itself
+    released = Sanitizer(GROUPS, secure).release(sums, step)
+    size = sum(sums[key].numel() for key in GROUPS[name])
+    raised = 16 / (1 - 4 * size**0.5 * LATTICE)
+    assert raised > 16
+    for key in GROUPS[name]:
+        multiples = released[key].numpy() / raised / LATTICE
+        np.testing.assert_allclose(multiples, np.rint(multiples), rtol=0, atol=1e-4)
+
+
+def test_secure_noise_has_the_std_of_the_default():
+    secure = Sanitizer(GROUPS, SecureGaussianNoise(Stream.keyed_by(0)))
+    released = [secure.release(ZEROS, plan().step(t)) for t in range(500)]
+    draws = torch.stack([lot["hidden.weight"] for lot in released]).double().numpy().ravel()
+    assert stats.kstest(draws / (16 / 600), "norm").pvalue > ALPHA

@@ -277,3 +277,9 @@ def test_lots_charged_drawn_and_stepped_must_be_those_planned():
 
     with pytest.raises(RuntimeError, match="must be equal"):
         training._check_counts(private_plan(steps=3), Ledger(private_plan(steps=3)), drawn=2, stepped=3)
+
+
+def test_secure_noise_runs_and_says_so(dpexp, store, capsys):
+    assert dpexp(*TINY, "privacy.noise=secure", "privacy.steps=5") == 0
+    assert "ChaCha20" in capsys.readouterr().out
+    assert only_run(store).info.status == "FINISHED"

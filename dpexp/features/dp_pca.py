@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dpexp import _validate
 from dpexp.accounting import Gaussian, Release
 from dpexp.features.features import Inputs
-from dpexp.noise import Noise
+from dpexp.noise import Noise, noised
 
 __all__ = ["DPPCA", "Projection", "noisy_second_moment", "second_moment"]
 
@@ -97,8 +97,14 @@ def noisy_second_moment(
     moment: NDArray[np.float64], noise_multiplier: float, noise: Noise
 ) -> NDArray[np.float64]:
     """Adds N(0, σ_p²) to every entry and symmetrizes: diagonal std σ_p, off the diagonal σ_p/√2."""
-    draws = noise.standard_normal(0, moment.size).reshape(moment.shape)
-    noisy = moment + noise_multiplier * draws
+    draws = noise.standard_normal(0, moment.size)
+    noisy = noised(
+        moment.ravel(),
+        draws,
+        noise_std=noise_multiplier,  # the sensitivity is 1
+        noise_multiplier=noise_multiplier,
+        spacing=noise.spacing,
+    ).reshape(moment.shape)
     return (noisy + noisy.T) / 2
 
 

@@ -2,8 +2,9 @@
 
 from dpexp.noise.ahead import NoiseAhead
 from dpexp.noise.gaussian import GaussianNoise
+from dpexp.noise.lattice import LATTICE, noised, to_lattice
 from dpexp.noise.noise import Noise, NoNoise
-from dpexp.noise.secure import LATTICE, SecureGaussianNoise, to_lattice
+from dpexp.noise.secure import SecureGaussianNoise
 
 __all__ = [
     "LATTICE",
@@ -12,5 +13,6 @@ __all__ = [
     "Noise",
     "NoiseAhead",
     "SecureGaussianNoise",
+    "noised",
     "to_lattice",
 ]

@@ -38,6 +38,11 @@ class NoiseAhead:
         self._worker: ThreadPoolExecutor | None = None
         self._process = os.getpid()
 
+    @property
+    def spacing(self) -> float:
+        """That of the noise drawn ahead."""
+        return self._noise.spacing
+
     def __repr__(self) -> str:
         return f"NoiseAhead({self._noise!r}, positions={self._positions})"
 

@@ -1,7 +1,7 @@
 """The default noise: statistically right, and cheap."""
 
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ class GaussianNoise:
     """
 
     stream: Stream
+    spacing: ClassVar[float] = 0.0
 
     def standard_normal(self, position: int, size: int) -> NDArray[np.float64]:
         """Draws for the release at `position` (the lot's index), shape (size,)."""

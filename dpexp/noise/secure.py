@@ -5,17 +5,15 @@ What is protected, what is not, and why: docs/theory/noise.md.
 
 import math
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpexp.noise.lattice import LATTICE, to_lattice
 from dpexp.streams import Stream
 
-__all__ = ["LATTICE", "SecureGaussianNoise", "to_lattice"]
-
-LATTICE = 2.0**-30
-"""Spacing of secure noise, in units of its standard deviation."""
+__all__ = ["SecureGaussianNoise"]
 
 _WORDS = 4  # 64-bit words per draw: two radii, two angles
 _BLOCK = 8192  # draws at once: what they need stays in the second-level cache
@@ -41,6 +39,7 @@ class SecureGaussianNoise:
     """
 
     stream: Stream
+    spacing: ClassVar[float] = LATTICE
 
     def standard_normal(self, position: int, size: int) -> NDArray[np.float64]:
         """Draws for the release at `position` (the lot's index), shape (size,)."""
@@ -49,18 +48,6 @@ class SecureGaussianNoise:
             block = draws[start : start + _BLOCK]
             block[:] = _from_words(source.words(_WORDS * block.size).reshape(_WORDS, -1))
         return to_lattice(draws)
-
-
-def to_lattice(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Rounds in place to the nearest multiple of `LATTICE`, zero unsigned; shape kept.
-
-    Sums of such multiples are exact in float64 as long as they stay below 2²³.
-    """
-    values *= 1 / LATTICE
-    np.rint(values, out=values)
-    values += 0.0  # -0.0 would tell the sign of what was rounded away
-    values *= LATTICE
-    return values
 
 
 def _from_words(words: NDArray[np.uint64]) -> NDArray[np.float64]:

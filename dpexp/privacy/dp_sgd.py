@@ -44,7 +44,7 @@ class DPSGD:
         delta: δ in (0, 1).
         relation: add_or_remove_one, replace_one or zero_out.
         clipping: `flat`.
-        noise: `default`.
+        noise: `default`, or `secure` (a stream cipher, against prediction and floating-point attacks).
         deterministic: Keys lots and noise by the seed: for tests, and claims no guarantee.
         layers: None for one joint clip over all parameters, or named groups of parameters.
     """
@@ -66,7 +66,7 @@ class DPSGD:
         _validate.fraction("privacy.delta", self.delta)
         _validate.one_of("privacy.relation", self.relation, [str(relation) for relation in Relation])
         _validate.one_of("privacy.clipping", self.clipping, ["flat"])
-        _validate.one_of("privacy.noise", self.noise, ["default"])
+        _validate.one_of("privacy.noise", self.noise, ["default", "secure"])
         if not isinstance(self.deterministic, bool):
             raise _validate.refuse("privacy.deterministic", self.deterministic, "true or false")
         if self.epsilon is not None:
@@ -134,6 +134,7 @@ class DPSGD:
             groups=layers.groups,
             steps=asked or _MOST_LOTS,
             steps_asked=asked,
+            noise=self.noise,
             deterministic=self.deterministic,
             guarantee=guarantee,
         )

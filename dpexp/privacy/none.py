@@ -70,6 +70,7 @@ class NoPrivacy:
             groups=(everything,),
             steps=steps,
             steps_asked=steps,
+            noise="none",
             deterministic=self.deterministic,
             guarantee=None,
         )
