@@ -3,5 +3,14 @@
 from dpexp.gradients.check import check_model
 from dpexp.gradients.clipped import ClipGroup, ClippedSum, Loss
 from dpexp.gradients.engine import clipped_sum, grouped_clipped_sum
+from dpexp.gradients.explanation import explain
 
-__all__ = ["ClipGroup", "ClippedSum", "Loss", "check_model", "clipped_sum", "grouped_clipped_sum"]
+__all__ = [
+    "ClipGroup",
+    "ClippedSum",
+    "Loss",
+    "check_model",
+    "clipped_sum",
+    "explain",
+    "grouped_clipped_sum",
+]

@@ -42,7 +42,8 @@ class ClippedSum:
 
     Attributes:
         sums: Σ_i factor_i · g_i by parameter name, each of the parameter's shape.
-        norms: ‖g_i‖ before clipping, per group, shape (G, B); not finite where the gradient is not.
+        norms: ‖g_i‖ before clipping, not finite where the gradient is not: shape (B,) from `clipped_sum`,
+            (G, B) where there are groups.
         losses: The losses, shape (B,), detached.
     """
 

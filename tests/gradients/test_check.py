@@ -6,7 +6,7 @@ from dpexp._validate import UserError
 from dpexp.clipping import FlatClipping
 from dpexp.gradients import ClipGroup, check_model
 from dpexp.models import MLP
-from tests.gradients.test_engine import loss, trainable
+from tests.gradients.models import loss, trainable
 
 
 class CenteredInBatch(nn.Module):
