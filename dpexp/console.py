@@ -41,7 +41,9 @@ def show_result(console: Console, result: Result) -> None:
     )
     # Outside the panel and unwrapped, so that both can be copied.
     console.print(f"mlflow ui --backend-store-uri {result.tracking_uri} --workers 1", soft_wrap=True)
-    path = f"experiments/{result.experiment_id}/runs/{result.run_id}/model-metrics?workflowType=machine_learning"
+    path = (
+        f"experiments/{result.experiment_id}/runs/{result.run_id}/model-metrics?workflowType=machine_learning"
+    )
     console.print(f"http://127.0.0.1:5000/#/{path}", soft_wrap=True)
 
 

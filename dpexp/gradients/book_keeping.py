@@ -30,21 +30,20 @@ def book_keeping(
     targets: Tensor,
     groups: Sequence[ClipGroup],
     layout: Layout,
+    parameters: Mapping[str, nn.Parameter],
 ) -> ClippedSum:
     """The clipped sums of one microbatch.
 
     Raises:
         Unexpected: The layout does not hold for this forward pass.
     """
-    names = [name for group in groups for name in group.parameters]
-    with Recorder(model, layout, names, len(inputs)) as recorder:
+    with Recorder(parameters, layout, len(inputs)) as recorder:
         outputs = model(inputs)
     recorder.finished()
     losses = per_example_losses(loss(outputs, targets), len(inputs))
     del outputs
     found = _differentiate(losses, recorder)
-    losses = losses.detach()
-    return _clip(groups, found, losses, {name: model.get_parameter(name) for name in names})
+    return _clip(groups, found, losses.detach(), parameters)
 
 
 def _differentiate(losses: Tensor, recorder: Recorder) -> Mapping[Source, PerExample]:
@@ -128,7 +127,10 @@ class _Books:
         if len(arrived) < self._expected[index]:
             return
         full = self._arrived.pop(index)
-        self._post(call.finish([full.get(i, gradient.new_zeros(s)) for i, s in enumerate(call.shapes)]))
+        gradients = [
+            full[i] if i in full else gradient.new_zeros(shape) for i, shape in enumerate(call.shapes)
+        ]
+        self._post(call.finish(gradients))
         del self._calls[index]  # and what its rule has kept
 
     def _post(self, entries: Mapping[Source, PerExample]) -> None:
@@ -144,9 +146,9 @@ def _clip(
 ) -> ClippedSum:
     norms = torch.stack([_norms(group, found, losses) for group in groups])
     weights = weights_of(groups, norms)
-    dropped = ~norms.isfinite().all(dim=0)
-    if dropped.any():  # 0 · ∞ is NaN: the numbers must go, not only their weights
-        found = {source: entry.without(dropped) for source, entry in found.items()}
+    finite = norms.isfinite().all(dim=0)
+    if not finite.all():  # 0 · ∞ is NaN: the numbers must go, not only their weights
+        found = {source: entry.without(~finite) for source, entry in found.items()}
     sums = {
         name: _sum(found.get(name), weight, parameters[name])
         for group, weight in zip(groups, weights, strict=True)

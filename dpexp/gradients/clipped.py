@@ -82,5 +82,5 @@ def weights_of(groups: Sequence[ClipGroup], norms: Tensor) -> Tensor:
     for group, norm in zip(groups, norms, strict=True):
         factors = group.clipping.factors(norm)
         rows.append(factors if group.members is None else factors * group.members)
-    usable = norms.isfinite().all(dim=0)
-    return torch.stack(rows) * usable
+    weights = torch.stack(rows)
+    return weights if len(rows) == 1 else weights * norms.isfinite().all(dim=0)

@@ -1,6 +1,6 @@
 """The way in: per-example gradients, clipped and summed, in microbatches."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 
@@ -64,22 +64,30 @@ def grouped_clipped_sum(
         _validate.integer("physical_batch_size", physical_batch_size, at_least=1)
     total = len(inputs)
     size = min(physical_batch_size or total, total) or 1
+    parameters = {name: model.get_parameter(name) for group in groups for name in group.parameters}
     slices = [slice(start, start + size) for start in range(0, total, size)]
     parts = (
-        _microbatch(model, loss, inputs[rows], targets[rows], [group.of_rows(rows) for group in groups])
+        _microbatch(
+            model, loss, inputs[rows], targets[rows], [group.of_rows(rows) for group in groups], parameters
+        )
         for rows in slices
     )
     return reduce(_add, parts) if slices else _empty(model, groups, inputs)
 
 
 def _microbatch(
-    model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, groups: Sequence[ClipGroup]
+    model: nn.Module,
+    loss: Loss,
+    inputs: Tensor,
+    targets: Tensor,
+    groups: Sequence[ClipGroup],
+    parameters: Mapping[str, nn.Parameter],
 ) -> ClippedSum:
-    trained = [name for group in groups for name in group.parameters]
+    trained = tuple(parameters)
     layout = layout_of(model, inputs, trained)
     while not layout.reason:
         try:
-            return book_keeping(model, loss, inputs, targets, groups, layout)
+            return book_keeping(model, loss, inputs, targets, groups, layout, parameters)
         except Unexpected as error:
             layout = renewed_layout(model, inputs, trained, str(error))
     return functional(model, loss, inputs, targets, groups)

@@ -22,18 +22,35 @@ class Graph:
     """
 
     def __init__(self, root: Node) -> None:
-        self._edges = _edges_below([root], frozenset())
-        self._order = _after_their_inputs(root)
-        self._reached = {root, *self._edges}
+        self._order: list[Node] = []
+        self._edges: dict[Node, int] = {root: 0}
+        self._walk(root)
         if any(node.name() == "CheckpointFunctionBackward" for node in self._order):
             raise _validate.UserError(
                 "model: checkpoint(…, use_reentrant=True) hides what it computes, expected "
                 "use_reentrant=False."
             )
 
+    def _walk(self, root: Node) -> None:
+        """Counts the edges to each node, and lists each node after those below it."""
+        edges, stack = self._edges, [(root, iter(root.next_functions))]
+        while stack:
+            node, children = stack[-1]
+            for child, _ in children:
+                if child is None:
+                    continue
+                if child not in edges:
+                    edges[child] = 1
+                    stack.append((child, iter(child.next_functions)))
+                    break
+                edges[child] += 1
+            else:
+                self._order.append(node)
+                stack.pop()
+
     def reaches(self, node: Node) -> bool:
         """Whether the losses depend on it."""
-        return node in self._reached
+        return node in self._edges
 
     def prove(self, calls: Iterable[Call], nodes: Mapping[Source, Node]) -> None:
         """Raises `Unexpected` unless every use of every source is within a recorded call.
@@ -43,9 +60,9 @@ class Graph:
         recorded: Counter[Node] = Counter()
         for call in calls:
             starts = [edge.node for edge in call.edges if self.reaches(edge.node)]
-            recorded += _edges_below(starts, call.inputs)
+            recorded.update(_edges_below(starts, call.inputs))
         for source, node in nodes.items():
-            if self._edges[node] != recorded[node]:
+            if self._edges.get(node, 0) != recorded[node]:
                 raise Unexpected(f"{source} is used outside every call that was seen")
 
     def lowest(self, targets: Set[Node]) -> set[Node]:
@@ -53,11 +70,11 @@ class Graph:
         leads: set[Node] = set()
         found = set()
         for node in self._order:
-            below = any(child in targets or child in leads for child, _ in node.next_functions)
-            if below:
+            if any(child in leads for child, _ in node.next_functions):
                 leads.add(node)
             elif node in targets:
                 found.add(node)
+                leads.add(node)
         return found
 
 
@@ -74,19 +91,3 @@ def _edges_below(starts: Sequence[Node], stops: Set[Node]) -> Counter[Node]:
                 seen.add(child)
                 stack.append(child)
     return edges
-
-
-def _after_their_inputs(root: Node) -> list[Node]:
-    """All nodes, each after those below it."""
-    order: list[Node] = []
-    seen, stack = {root}, [(root, iter(root.next_functions))]
-    while stack:
-        node, children = stack[-1]
-        child = next((c for c, _ in children if c is not None and c not in seen), None)
-        if child is None:
-            order.append(node)
-            stack.pop()
-        else:
-            seen.add(child)
-            stack.append((child, iter(child.next_functions)))
-    return order

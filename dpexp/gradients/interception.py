@@ -54,12 +54,29 @@ class Interception(TorchFunctionMode):
 
 def leaves_of(structure: Any) -> list[Any]:
     """What nested lists, tuples and dicts hold, in order."""
-    return _pytree.tree_leaves(structure)
+    leaves: list[Any] = []
+    _collect(structure, leaves)
+    return leaves
 
 
 def tensors_of(structure: Any) -> list[Tensor]:
     """The tensors in nested lists, tuples and dicts, in order."""
     return [leaf for leaf in leaves_of(structure) if isinstance(leaf, Tensor)]
+
+
+def _collect(structure: Any, leaves: list[Any]) -> None:
+    # Like torch's pytree on these three, at a fraction of its cost; subclasses are left to it.
+    kind = type(structure)
+    if kind is tuple or kind is list:
+        for part in structure:
+            _collect(part, leaves)
+    elif kind is dict:
+        for part in structure.values():
+            _collect(part, leaves)
+    elif isinstance(structure, tuple | list | dict):
+        leaves.extend(_pytree.tree_leaves(structure))
+    else:
+        leaves.append(structure)
 
 
 @cache

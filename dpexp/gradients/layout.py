@@ -151,7 +151,8 @@ class _Comparison:
         operations = {}
         for index, call in enumerate(self._small):
             used = {i: sources[id(leaf)] for i, leaf in enumerate(call.leaves) if id(leaf) in sources}
-            if not used or not any(output.requires_grad for output in call.outputs):
+            new = [output for output in call.outputs if output.requires_grad and id(output) not in sources]
+            if not used or not new:
                 continue
             operations[index] = operation = self._operation(index, used)
             if operation.derives:

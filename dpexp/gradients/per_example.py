@@ -12,7 +12,7 @@ from typing import Protocol, final
 import torch
 from torch import Tensor
 
-__all__ = ["Factors", "Outer", "PerExample", "Rows", "Whole", "total"]
+__all__ = ["Factors", "Outer", "PerExample", "Rows", "Whole", "squared", "total"]
 
 
 class PerExample(Protocol):
@@ -78,20 +78,21 @@ class Outer:
     Attributes:
         left: b, shape (B, out).
         right: a, shape (B, in).
+        left_squares: ‖b_i‖² (B,) where it is known already.
     """
 
     left: Tensor
     right: Tensor
+    left_squares: Tensor | None = None
 
     def squared_norms(self) -> Tensor:
         """‖b_i‖²·‖a_i‖², shape (B,)."""
-        return squared(self.left) * squared(self.right)
+        known = self.left_squares
+        return (squared(self.left) if known is None else known) * squared(self.right)
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        """One matrix product; the narrower factor takes the weights."""
-        if self.left.shape[1] < self.right.shape[1]:
-            return (self.left * weights[:, None]).T @ self.right
-        return self.left.T @ (self.right * weights[:, None])
+        """One matrix product; the narrower factor takes the weights and comes first, which is faster."""
+        return _weighted_product(self.left, self.right, weights[:, None])
 
     def without(self, dropped: Tensor) -> "Outer":
         """Zeroes the rows of both factors."""
@@ -126,12 +127,8 @@ class Factors:
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
         """One matrix product over examples and positions."""
-        left, right, w = self.left, self.right, weights[:, None, None]
-        if left.shape[2] < right.shape[2]:
-            left = left * w
-        else:
-            right = right * w
-        return left.flatten(0, 1).T @ right.flatten(0, 1)
+        rows = weights.repeat_interleave(self.left.shape[1])[:, None]
+        return _weighted_product(self.left.flatten(0, 1), self.right.flatten(0, 1), rows)
 
     def without(self, dropped: Tensor) -> "Factors":
         """Zeroes the rows of both factors."""
@@ -248,6 +245,12 @@ def _inner(a: Factors | Rows, b: Factors | Rows) -> Tensor:
         left = a.left.gather(2, b.indices[:, None, :].expand(-1, a.left.shape[1], -1))
         return (left * (a.right @ b.values.mT)).sum(dim=(1, 2))
     return ((a.left @ b.left.mT) * (a.right @ b.right.mT)).sum(dim=(1, 2))
+
+
+def _weighted_product(left: Tensor, right: Tensor, weights: Tensor) -> Tensor:
+    if left.shape[1] < right.shape[1]:
+        return (left * weights).T @ right
+    return ((right * weights).T @ left).T.contiguous()
 
 
 def _masked(values: Tensor, dropped: Tensor) -> Tensor:

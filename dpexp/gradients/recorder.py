@@ -44,15 +44,14 @@ class Call:
 class Recorder(Interception):
     """Records the calls of a layout during one forward pass of a batch."""
 
-    def __init__(self, model: nn.Module, layout: Layout, trained: Sequence[str], batch_size: int) -> None:
+    def __init__(self, parameters: Mapping[str, nn.Parameter], layout: Layout, batch_size: int) -> None:
         super().__init__()
-        parameters: dict[Source, nn.Parameter] = {name: model.get_parameter(name) for name in trained}
         self._layout, self._batch_size = layout, batch_size
         self.recorded: dict[int, Call] = {}
         self.nodes: dict[Source, Node] = {
             name: get_gradient_edge(parameter).node for name, parameter in parameters.items()
         }
-        self._tensors: dict[Source, Tensor] = {**parameters}
+        self._tensors: dict[Source, Tensor] = dict(parameters.items())
 
     def observe(
         self, index: int, function: Function, arguments: Sequence[Any], keywords: Mapping[str, Any]
@@ -65,7 +64,7 @@ class Recorder(Interception):
         self._expect(operation, function, leaves)
         use = Use(operation, leaves)
         finish = self._rule(use, function, arguments, keywords)
-        inputs = frozenset(_node(leaf) for leaf in leaves if isinstance(leaf, Tensor) and leaf.requires_grad)
+        inputs = self._ends(leaves, operation)
         before = torch.get_rng_state() if isinstance(finish, Generic) else None
         result = function(*arguments, **keywords)
         if before is not None and not torch.equal(before, torch.get_rng_state()):
@@ -86,6 +85,11 @@ class Recorder(Interception):
             raise Unexpected("the model calls other functions than before")
         self._expect_batch(leaves, operation.batches)
 
+    def _ends(self, leaves: Sequence[Any], operation: Operation) -> frozenset[Node]:
+        known = {self.nodes[source] for source in operation.sources.values()}
+        others = (leaf for i, leaf in enumerate(leaves) if i not in operation.sources)
+        return frozenset(known.union(_node(leaf) for leaf in others if _differentiable(leaf)))
+
     def _expect_batch(self, values: Sequence[Any], batches: Sequence[Batch | None]) -> None:
         for value, batch in zip(values, batches, strict=True):
             if batch is not None and not batch.fits(value, self._batch_size):
@@ -105,7 +109,8 @@ class Recorder(Interception):
         self._expect_batch(outputs, operation.results)
         if not all(output.grad_fn is not None for output in outputs):
             raise Unexpected(f"{operation.function.__name__} gives a result without a gradient")
-        edges = [get_gradient_edge(_stable(output, leaves)) for output in outputs]
+        stable = [_stable(output, leaves) for output in outputs]
+        edges = [GradientEdge(_node(output), output.output_nr) for output in stable]
         return edges, [output.shape for output in outputs]
 
     def _record(self, index: int, call: Call, result: Any) -> None:
@@ -116,8 +121,12 @@ class Recorder(Interception):
                 self.nodes[index, i] = call.edges[i].node
 
 
+def _differentiable(leaf: Any) -> bool:
+    return isinstance(leaf, Tensor) and leaf.requires_grad
+
+
 def _node(tensor: Tensor) -> Node:
-    return get_gradient_edge(tensor).node
+    return tensor.grad_fn or get_gradient_edge(tensor).node
 
 
 def _stable(output: Tensor, leaves: Sequence[Any]) -> Tensor:

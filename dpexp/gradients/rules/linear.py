@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from torch import Tensor
 
 from dpexp.gradients.layout import Source
-from dpexp.gradients.per_example import PerExample, Whole
+from dpexp.gradients.per_example import Outer, PerExample, Whole, squared
 from dpexp.gradients.rules.product import product
-from dpexp.gradients.rules.use import Finish, Use, positions
+from dpexp.gradients.rules.use import Finish, Saved, Use, positions
 
 __all__ = ["linear", "matmul"]
 
@@ -23,13 +23,25 @@ def linear(use: Use, input: Tensor, weight: Tensor, bias: Tensor | None = None) 
     def finish(gradients: Sequence[Tensor]) -> Mapping[Source, PerExample]:
         left = positions(result.first_in_full(gradients[0]))
         found: dict[Source, PerExample] = {}
+        if left.shape[1] == 1:
+            return _without_positions(left.flatten(1), saved, weight_source, bias_source)
         if bias_source is not None:
-            found[bias_source] = Whole(left[:, 0] if left.shape[1] == 1 else left.sum(dim=1))
+            found[bias_source] = Whole(left.sum(dim=1))
         if weight_source is not None and saved is not None:
             found[weight_source] = product(left, positions(saved.tensor))
         return found
 
     return finish
+
+
+def _without_positions(
+    left: Tensor, saved: Saved | None, weight: Source | None, bias: Source | None
+) -> Mapping[Source, PerExample]:
+    squares = squared(left)  # of both the bias and the weight
+    found: dict[Source, PerExample] = {} if bias is None else {bias: Whole(left, squares)}
+    if weight is not None and saved is not None:
+        found[weight] = Outer(left, saved.tensor.flatten(1), squares)
+    return found
 
 
 def matmul(use: Use, input: Tensor, other: Tensor) -> Finish | None:

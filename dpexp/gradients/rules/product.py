@@ -20,7 +20,7 @@ _IN_CACHE = 2**20
 def product(left: Tensor, right: Tensor) -> PerExample:
     """Σ_t l_t r_tᵀ of factors (B, T, out) and (B, T, in), in the cheaper form."""
     if left.shape[1] == 1:
-        return Outer(left[:, 0], right[:, 0])
+        return Outer(left.flatten(1), right.flatten(1))
     if not writing_pays(left.shape[1], left.shape[2], right.shape[2]):
         return Factors(left, right)
     values = left.new_empty(len(left), left.shape[2], right.shape[2])
