@@ -15,14 +15,16 @@ from torch.nn import functional
 from torch.nn.grad import conv1d_weight, conv2d_weight, conv3d_weight
 
 from dpexp.gradients.layout import Source
-from dpexp.gradients.per_example import Factors, PerExample, Whole, squared
-from dpexp.gradients.rules.product import chunks, writing_pays
+from dpexp.gradients.per_example import Factors, PerExample, Whole, masked, squared
+from dpexp.gradients.rules.product import WRITE, chunks
 from dpexp.gradients.rules.use import Finish, Use
 
 __all__ = ["convolution", "transposed_convolution"]
 
 _KERNEL_GRADIENTS: dict[int, Callable[..., Tensor]] = {1: conv1d_weight, 2: conv2d_weight, 3: conv3d_weight}
 _MANY_CHANNELS = 8
+_ROOM = 2
+"""A kernel's gradient is kept if it takes at most this many times the room of what it is made from."""
 _Size = int | Sequence[int]
 
 
@@ -108,19 +110,33 @@ def transposed_convolution(
 
 def _kernel_gradients(images: Tensor, gradients: Tensor, geometry: _Geometry) -> PerExample:
     """Of images (B, in, *S) and gradients at the outputs (B, out, *S')."""
-    outs, ins, *window = geometry.shape
-    length = prod(gradients.shape[2:])
-    if geometry.groups == 1 and not writing_pays(length, outs, ins * prod(window)):
-        right = _windows(images, geometry, gradients.shape[2:]).flatten(1, 1 + geometry.dims)
-        return _Kernel(Factors(gradients.flatten(2).mT, right.flatten(2).mT), geometry.shape)
-    values = images.new_empty(len(images), *geometry.shape)
+    size, room = prod(geometry.shape), images[:1].numel() + gradients[:1].numel()
+    if geometry.groups == 1 and not _writing_pays(gradients, geometry):
+        return _Kernel(images, gradients, geometry, _gram_squares(images, gradients, geometry))
     squares = images.new_empty(len(images))
-    grouped = ins >= _MANY_CHANNELS or geometry.groups > 1
-    write = _by_groups if grouped else _by_windows
-    for rows in chunks(len(images), max(images[:1].numel(), gradients[:1].numel())):
-        values[rows] = write(images[rows], gradients[rows], geometry)
-        squares[rows] = squared(values[rows])
-    return Whole(values, squares)
+    kept = images.new_empty(len(images), *geometry.shape) if size <= _ROOM * room else None
+    for rows in chunks(len(images), room):
+        values = _written(images[rows], gradients[rows], geometry)
+        squares[rows] = squared(values)
+        if kept is not None:
+            kept[rows] = values
+    return _Kernel(images, gradients, geometry, squares) if kept is None else Whole(kept, squares)
+
+
+def _writing_pays(gradients: Tensor, geometry: _Geometry) -> bool:
+    outs, *rest = geometry.shape
+    length = prod(gradients.shape[2:])
+    return outs * prod(rest) * WRITE < length**2 * (outs + prod(rest))
+
+
+def _gram_squares(images: Tensor, gradients: Tensor, geometry: _Geometry) -> Tensor:
+    right = _windows(images, geometry, gradients.shape[2:]).flatten(1, 1 + geometry.dims).flatten(2)
+    return Factors(gradients.flatten(2).mT, right.mT).squared_norms()
+
+
+def _written(images: Tensor, gradients: Tensor, geometry: _Geometry) -> Tensor:
+    grouped = geometry.shape[1] >= _MANY_CHANNELS or geometry.groups > 1
+    return (_by_groups if grouped else _by_windows)(images, gradients, geometry)
 
 
 def _by_groups(images: Tensor, gradients: Tensor, geometry: _Geometry) -> Tensor:
@@ -157,22 +173,36 @@ def _windows(images: Tensor, geometry: _Geometry, outputs: Sequence[int]) -> Ten
 
 @dataclass(frozen=True)
 class _Kernel:
-    """Factors whose product has a kernel's shape."""
+    """Gradients too large to keep: only their norms are, and the sum is one convolution more.
 
-    factors: Factors
-    shape: torch.Size
+    Attributes:
+        images: Shape (B, in, *S).
+        gradients: Shape (B, out, *S').
+        geometry: Of the convolution.
+        squares: ‖g_i‖², shape (B,).
+    """
+
+    images: Tensor
+    gradients: Tensor
+    geometry: _Geometry
+    squares: Tensor
 
     def squared_norms(self) -> Tensor:
-        return self.factors.squared_norms()
+        return self.squares
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        return self.factors.weighted_sum(weights).view(self.shape)
+        weighted = self.gradients * weights.view(-1, *[1] * (self.gradients.ndim - 1))
+        g = self.geometry
+        return _KERNEL_GRADIENTS[g.dims](
+            self.images, g.shape, weighted, g.stride, g.padding, g.dilation, g.groups
+        )
 
     def without(self, dropped: Tensor) -> "_Kernel":
-        return _Kernel(self.factors.without(dropped), self.shape)
+        images, gradients = masked(self.images, dropped), masked(self.gradients, dropped)
+        return _Kernel(images, gradients, self.geometry, self.squares)
 
     def whole(self) -> Tensor:
-        return self.factors.whole().reshape(-1, *self.shape)
+        return _written(self.images, self.gradients, self.geometry)
 
 
 def _sizes(size: _Size, dims: int) -> tuple[int, ...]:

@@ -5,12 +5,12 @@ from torch import Tensor
 
 from dpexp.gradients.per_example import Factors, Outer, PerExample, Whole, squared
 
-__all__ = ["chunks", "product", "writing_pays"]
+__all__ = ["WRITE", "chunks", "product", "writing_pays"]
 
-_WRITE = 17
+WRITE = 17
 """Multiply-adds that take as long as writing a number and reading it twice (0.02 and 0.35 ns)."""
 
-_ROOM = 1.75
+_ROOM = 1.2
 """A whole gradient may take this many times the room of its factors, which it replaces."""
 
 _IN_CACHE = 2**20
@@ -37,7 +37,7 @@ def writing_pays(length: int, out_features: int, in_features: int) -> bool:
     A function of shapes only, so that the same run gives the same bits on every machine.
     """
     size, width = out_features * in_features, out_features + in_features
-    return size * _WRITE < length**2 * width and size < _ROOM * length * width
+    return size * WRITE < length**2 * width and size < _ROOM * length * width
 
 
 def chunks(rows: int, numbers_per_row: int) -> list[slice]:
