@@ -59,11 +59,11 @@ def convolution(
     even = tuple(before for before, _ in sides) if all(a == b for a, b in sides) else (0,) * dims
     geometry = _Geometry(weight.shape, _sizes(stride, dims), even, _sizes(dilation, dims), groups)
     uneven = [] if all(a == b for a, b in sides) else [n for pair in reversed(sides) for n in pair]
-    weight_source, bias_source = use.source(weight), use.source(bias)
+    weight_source, bias_source, result = use.source(weight), use.source(bias), use.result
     saved = None if weight_source is None else use.save(input)
 
     def finish(gradients: Sequence[Tensor]) -> Mapping[Source, PerExample]:
-        gradient = use.result.first_in_full(gradients[0])
+        gradient = result.first_in_full(gradients[0])
         found: dict[Source, PerExample] = {}
         if bias_source is not None:
             found[bias_source] = Whole(gradient.flatten(2).sum(dim=2))
@@ -93,11 +93,11 @@ def transposed_convolution(
     geometry = _Geometry(
         weight.shape, _sizes(stride, dims), _sizes(padding, dims), _sizes(dilation, dims), groups
     )
-    weight_source, bias_source = use.source(weight), use.source(bias)
+    weight_source, bias_source, result = use.source(weight), use.source(bias), use.result
     saved = None if weight_source is None else use.save(input)
 
     def finish(gradients: Sequence[Tensor]) -> Mapping[Source, PerExample]:
-        gradient = use.result.first_in_full(gradients[0])
+        gradient = result.first_in_full(gradients[0])
         found: dict[Source, PerExample] = {}
         if bias_source is not None:
             found[bias_source] = Whole(gradient.flatten(2).sum(dim=2))
@@ -115,7 +115,8 @@ def _kernel_gradients(images: Tensor, gradients: Tensor, geometry: _Geometry) ->
         return _Kernel(images, gradients, geometry, _gram_squares(images, gradients, geometry))
     squares = images.new_empty(len(images))
     kept = images.new_empty(len(images), *geometry.shape) if size <= _ROOM * room else None
-    for rows in chunks(len(images), room):
+    seen = room if _by_groups_pays(geometry) else _seen(gradients, geometry)
+    for rows in chunks(len(images), max(size, seen)):
         values = _written(images[rows], gradients[rows], geometry)
         squares[rows] = squared(values)
         if kept is not None:
@@ -135,8 +136,17 @@ def _gram_squares(images: Tensor, gradients: Tensor, geometry: _Geometry) -> Ten
 
 
 def _written(images: Tensor, gradients: Tensor, geometry: _Geometry) -> Tensor:
-    grouped = geometry.shape[1] >= _MANY_CHANNELS or geometry.groups > 1
-    return (_by_groups if grouped else _by_windows)(images, gradients, geometry)
+    write = _by_groups if _by_groups_pays(geometry) else _by_windows
+    return write(images, gradients, geometry)
+
+
+def _by_groups_pays(geometry: _Geometry) -> bool:
+    return geometry.shape[1] >= _MANY_CHANNELS or geometry.groups > 1
+
+
+def _seen(gradients: Tensor, geometry: _Geometry) -> int:
+    """Numbers in the windows of one example."""
+    return prod(geometry.shape[1:]) * prod(gradients.shape[2:])
 
 
 def _by_groups(images: Tensor, gradients: Tensor, geometry: _Geometry) -> Tensor:
