@@ -146,8 +146,7 @@ def _compare(batch: ClippedSum, singles: ClippedSum) -> float:
     for what, deviation in deviations.items():
         if deviation > 1e-3:
             raise _validate.UserError(
-                f"model: {what} differ in a batch from those of single examples, expected them equal."
-                f"{_MIXES}"
+                f"model: {what} differ in a batch from those of single examples, expected them equal.{_MIXES}"
             )
     return max(deviations.values(), default=0.0)
 

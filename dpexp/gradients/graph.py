@@ -81,7 +81,8 @@ class Graph:
 def _edges_below(starts: Sequence[Node], stops: Set[Node]) -> Counter[Node]:
     """How many edges lead to each node below `starts`, without passing `stops`."""
     edges: Counter[Node] = Counter()
-    stack, seen = list(starts), set(starts)
+    seen = set(starts)
+    stack = list(seen)
     while stack:
         for child, _ in stack.pop().next_functions:
             if child is None:

@@ -7,6 +7,7 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
+from torch.utils import _pytree
 
 from dpexp.gradients.batch import Batch
 from dpexp.gradients.interception import Function, Interception, leaves_of, tensors_of
@@ -69,6 +70,10 @@ class Recorder(Interception):
         result = function(*arguments, **keywords)
         if before is not None and not torch.equal(before, torch.get_rng_state()):
             raise Unexpected(f"{function.__name__} draws random numbers")
+        if not operation.derives and len(operation.results) > 1:
+            # One result may be made from another, as an LSTM's output from its state: copies keep apart the
+            # gradients that arrive from outside.
+            result = _pytree.tree_map_only(Tensor, Tensor.clone, result)
         self._record(
             index, Call(operation, finish, *self._outputs(operation, result, leaves), inputs), result
         )

@@ -90,9 +90,11 @@ def transposed_convolution(
     dims = weight.ndim - 2
     if not use.leads(input):
         return None
-    geometry = _Geometry(
-        weight.shape, _sizes(stride, dims), _sizes(padding, dims), _sizes(dilation, dims), groups
-    )
+    sides = [
+        (p, p - extra) for p, extra in zip(_sizes(padding, dims), _sizes(output_padding, dims), strict=True)
+    ]
+    even = (0,) * dims  # what the output is padded with, its convolution does not see: sides differ
+    geometry = _Geometry(weight.shape, _sizes(stride, dims), even, _sizes(dilation, dims), groups)
     weight_source, bias_source, result = use.source(weight), use.source(bias), use.result
     saved = None if weight_source is None else use.save(input)
 
@@ -102,7 +104,8 @@ def transposed_convolution(
         if bias_source is not None:
             found[bias_source] = Whole(gradient.flatten(2).sum(dim=2))
         if weight_source is not None and saved is not None:
-            found[weight_source] = _kernel_gradients(gradient, saved.tensor, geometry)
+            images = functional.pad(gradient, [n for pair in reversed(sides) for n in pair])
+            found[weight_source] = _kernel_gradients(images, saved.tensor, geometry)
         return found
 
     return finish
