@@ -5,9 +5,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
+from torch.utils import _pytree
 
 from dpexp import _validate
 from dpexp.gradients.clipped import ClipGroup, ClippedSum, Loss, per_example_losses, weights_of
+from dpexp.gradients.graph import Graph
 from dpexp.gradients.interception import tensors_of
 from dpexp.gradients.loop import loop
 from dpexp.gradients.quiet import without_cost_warnings
@@ -23,7 +25,7 @@ def functional(
     Where `torch.func` has no rule either (data-dependent control flow, some recurrent kernels), each example
     has a backward pass of its own.
     """
-    _refuse_parameters_in(loss, model, inputs[:1], targets[:1])
+    _refuse_hidden_parameters(loss, model, inputs[:1], targets[:1])
     try:
         with without_cost_warnings():
             return _vectorized(model, loss, inputs, targets, groups)
@@ -31,10 +33,13 @@ def functional(
         return loop(model, loss, inputs, targets, groups)
 
 
-def _refuse_parameters_in(loss: Loss, model: nn.Module, inputs: Tensor, targets: Tensor) -> None:
-    with torch.no_grad(), torch.random.fork_rng():
+def _refuse_hidden_parameters(loss: Loss, model: nn.Module, inputs: Tensor, targets: Tensor) -> None:
+    with torch.enable_grad(), torch.random.fork_rng([inputs.device] if inputs.is_cuda else []):
         outputs = model(inputs)
-    with torch.enable_grad():
+        for output in tensors_of(outputs):
+            if output.grad_fn is not None:
+                Graph(output.grad_fn)  # refuses what hides from it
+        outputs = _pytree.tree_map_only(Tensor, Tensor.detach, outputs)
         depends = any(losses.requires_grad for losses in tensors_of(loss(outputs, targets)))
     if depends:
         raise _validate.UserError(

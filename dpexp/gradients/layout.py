@@ -194,7 +194,7 @@ class _Comparison:
     @cached_property
     def _pair(self) -> tuple[list[_Seen], list[_Seen]]:
         """Two forward passes that differ in the first example."""
-        with torch.random.fork_rng():
+        with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             rows = torch.randn(3, *self._rows.shape[1:]) if self._rows.is_floating_point() else self._rows
         rows = rows.to(self._rows)

@@ -23,7 +23,7 @@ from tests.benchmarks.variants import VARIANTS
 
 OUTPUT = Path("outputs/benchmarks/step.json")
 SIZES = {"mlp": (600, 300), "cnn": (600, 100), "resnet": (256, 64, 32), "transformer": (32, 16, 8)}
-ROUNDS = {"mlp": 41, "cnn": 11, "resnet": 7, "transformer": 5}
+ROUNDS = {"mlp": 21, "cnn": 9, "resnet": 5, "transformer": 3}
 
 
 def seconds(step):
