@@ -45,7 +45,8 @@ class Sanitizer:
             step: The step that `sums` was clipped for.
         """
         draws = self._noise.standard_normal(step.index, sum(total.numel() for total in sums.values()))
-        released, used = {}, 0
+        released: dict[str, Tensor] = {}
+        used = 0
         for group in step.groups:
             totals = {name: sums[name] for name in self._groups[group.name]}
             values = torch.cat([total.flatten() for total in totals.values()]).cpu().double().numpy()

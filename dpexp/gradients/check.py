@@ -4,25 +4,53 @@ Type lists miss what a batch norm wears as a costume; behaviour does not. Only r
 never private ones, on a copy of the model.
 """
 
-import copy
-from collections.abc import Sequence
+import itertools
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import final
 
 import torch
 from torch import Tensor, nn
 
 from dpexp import _validate
-from dpexp.gradients.clipped import ClipGroup, Loss
+from dpexp.gradients.calm import Calm, calm_copy
+from dpexp.gradients.clipped import ClipGroup, ClippedSum, Loss, per_example_losses
 from dpexp.gradients.engine import grouped_clipped_sum
+from dpexp.gradients.explanation import explain
 from dpexp.gradients.loop import loop
 
-__all__ = ["check_model"]
+__all__ = ["Checked", "check_model"]
 
-_DROPOUT = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
+_MIXES = (
+    "\nA layer or the loss mixes the examples of a batch (batch normalization in some form?), so one example "
+    "can reach others' gradients past its clip: use GroupNorm or LayerNorm."
+)
+
+
+@final
+@dataclass(frozen=True)
+class Checked:
+    """What the check found.
+
+    Attributes:
+        rows: Random examples used.
+        deviation: Largest difference between engine and oracle, relative to the largest entry of its tensor.
+        rules: The rule that each trained parameter goes by.
+    """
+
+    rows: int
+    deviation: float
+    rules: Mapping[str, str]
 
 
 def check_model(
-    model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, groups: Sequence[ClipGroup]
-) -> None:
+    model: nn.Module,
+    loss: Loss,
+    inputs: Tensor,
+    targets: Tensor,
+    groups: Sequence[ClipGroup],
+    public_buffers: Collection[str] = (),
+) -> Checked:
     """Refuses a model whose per-example gradients depend on the other examples, or are wrong here.
 
     Args:
@@ -31,40 +59,100 @@ def check_model(
         inputs: Random rows of the declared shape and dtype, shape (B, …), B >= 2.
         targets: Random targets, shape (B, …).
         groups: The groups that will be clipped.
+        public_buffers: Names of buffers that may change, since what changes them is public.
+
+    Returns:
+        The result, to be shown.
 
     Raises:
-        UserError: Gradients in a batch differ from those of single examples, or a forward pass in
-            training mode changes a buffer.
+        UserError: One row moves another row's gradient, the clipped sum differs from that of single examples,
+            or a forward pass in training mode changes a buffer.
     """
-    trial = _copy_without_dropout(model)
-    buffers = {name: buffer.clone() for name, buffer in trial.named_buffers()}
-    batch = grouped_clipped_sum(trial, loss, inputs, targets, groups)
-    trial(inputs)
+    inputs, targets = _of_unlike_size(inputs, targets)
+    groups = [ClipGroup(group.parameters, group.clipping) for group in groups]
+    names = [name for group in groups for name in group.parameters]
+    trial = calm_copy(model)
+    with Calm():
+        _check_buffers(trial, inputs, public_buffers)
+        _check_independence(trial, loss, inputs, targets, names)
+        batch = grouped_clipped_sum(trial, loss, inputs, targets, groups)
+        singles = loop(trial, loss, inputs, targets, groups)
+        deviation = _compare(batch, singles)
+        return Checked(len(inputs), deviation, explain(trial, inputs, names))
+
+
+def _of_unlike_size(inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """The rows, repeated or fewer, so that no other dimension has the size of the batch."""
+    taken = {*inputs.shape[1:], *targets.shape[1:]}
+    size = next(n for n in itertools.chain([len(inputs)], itertools.count(5)) if n not in taken and n > 1)
+    rows = torch.arange(size) % len(inputs)
+    return inputs[rows], targets[rows]
+
+
+def _check_buffers(trial: nn.Module, inputs: Tensor, public: Collection[str]) -> None:
+    before = {name: buffer.clone() for name, buffer in trial.named_buffers()}
+    with torch.no_grad():
+        trial(inputs)
     for name, buffer in trial.named_buffers():
-        if not torch.equal(buffer, buffers[name]):
+        if name not in public and (name not in before or not torch.equal(buffer, before[name])):
             raise _validate.UserError(
                 f"model: a forward pass in training mode changes the buffer {name}, expected none to change."
-                "\nRunning statistics carry private data past the noise: use GroupNorm or LayerNorm."
+                "\nRunning statistics carry private data past the noise: use GroupNorm or LayerNorm, or name "
+                "the buffer in public_buffers if what it sees is public."
             )
-    singles = loop(trial, loss, inputs, targets, groups)
-    _compare(batch.norms, singles.norms, "the norms of its per-example gradients")
-    for name, total in batch.sums.items():
-        _compare(total, singles.sums[name], f"the clipped sum of {name}")
 
 
-def _copy_without_dropout(model: nn.Module) -> nn.Module:
-    trial = copy.deepcopy(model).train()
-    for module in trial.modules():
-        if isinstance(module, _DROPOUT):
-            module.eval()
-    return trial
+def _check_independence(
+    trial: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, names: Sequence[str]
+) -> None:
+    """Another first row must leave the gradients of all other rows as they are, to the last bits."""
+    other_inputs, other_targets = inputs.clone(), targets.clone()
+    other_inputs[0], other_targets[0] = _another(inputs), targets[1]
+    before = _gradients_of_the_rest(trial, loss, inputs, targets, names)
+    after = _gradients_of_the_rest(trial, loss, other_inputs, other_targets, names)
+    for name, one, other in zip(names, before, after, strict=True):
+        if _deviation(one, other) > 1e-5:  # the same numbers in the same kernels: rounding is all there is
+            raise _validate.UserError(
+                f"model: the gradient of {name} for some examples changes with another example, expected it "
+                f"to be independent.{_MIXES}"
+            )
 
 
-def _compare(found: Tensor, expected: Tensor, what: str) -> None:
-    tolerance = 1e-3 * float(expected.abs().max()) + 1e-6
-    if not torch.allclose(found, expected, rtol=1e-3, atol=tolerance):
-        raise _validate.UserError(
-            f"model: {what} differ in a batch from those of the examples alone, expected them to be equal."
-            "\nA layer mixes the examples of a batch (batch normalization in some form?), so one example "
-            "can reach others' gradients past its clip: use GroupNorm or LayerNorm."
-        )
+def _another(inputs: Tensor) -> Tensor:
+    """A row unlike the first, of valid values: another row, rolled and, if it is of numbers, mirrored."""
+    row = inputs[1].flatten().roll(1).view_as(inputs[1])
+    return 1 - 2 * row if row.is_floating_point() else row
+
+
+def _gradients_of_the_rest(
+    trial: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, names: Sequence[str]
+) -> tuple[Tensor, ...]:
+    with torch.random.fork_rng(devices=[]), torch.enable_grad():
+        torch.manual_seed(0)
+        losses = per_example_losses(loss(trial(inputs), targets), len(inputs))
+    # Unequal weights, lest opposite changes cancel.
+    weights = torch.linspace(1, 2, len(inputs) - 1).to(losses)
+    parameters = [trial.get_parameter(name) for name in names]
+    found: tuple[Tensor, ...] = torch.autograd.grad(
+        losses[1:] @ weights, parameters, allow_unused=True, materialize_grads=True
+    )
+    return found
+
+
+def _compare(batch: ClippedSum, singles: ClippedSum) -> float:
+    pairs = {"the norms of its per-example gradients": (batch.norms, singles.norms)}
+    pairs |= {f"the clipped sum of {name}": (found, singles.sums[name]) for name, found in batch.sums.items()}
+    deviations = {what: _deviation(found, expected) for what, (found, expected) in pairs.items()}
+    for what, deviation in deviations.items():
+        if deviation > 1e-3:
+            raise _validate.UserError(
+                f"model: {what} differ in a batch from those of single examples, expected them equal.{_MIXES}"
+            )
+    return max(deviations.values(), default=0.0)
+
+
+def _deviation(found: Tensor, expected: Tensor) -> float:
+    if not len(expected.flatten()):
+        return 0.0
+    scale = max(float(expected.abs().max()), 1e-3)
+    return float((found - expected).abs().max()) / scale

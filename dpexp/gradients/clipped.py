@@ -42,7 +42,8 @@ class ClippedSum:
 
     Attributes:
         sums: Σ_i factor_i · g_i by parameter name, each of the parameter's shape.
-        norms: ‖g_i‖ before clipping, per group, shape (G, B); not finite where the gradient is not.
+        norms: ‖g_i‖ before clipping, not finite where the gradient is not: shape (B,) from `clipped_sum`,
+            (G, B) where there are groups.
         losses: The losses, shape (B,), detached.
     """
 
@@ -81,5 +82,5 @@ def weights_of(groups: Sequence[ClipGroup], norms: Tensor) -> Tensor:
     for group, norm in zip(groups, norms, strict=True):
         factors = group.clipping.factors(norm)
         rows.append(factors if group.members is None else factors * group.members)
-    usable = norms.isfinite().all(dim=0)
-    return torch.stack(rows) * usable
+    weights = torch.stack(rows)
+    return weights if len(rows) == 1 else weights * norms.isfinite().all(dim=0)

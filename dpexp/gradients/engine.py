@@ -1,15 +1,19 @@
 """The way in: per-example gradients, clipped and summed, in microbatches."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import reduce
 
 import torch
 from torch import Tensor, nn
 
 from dpexp import _validate
 from dpexp.clipping import FlatClipping
+from dpexp.gradients.book_keeping import book_keeping
 from dpexp.gradients.clipped import ClipGroup, ClippedSum, Loss
 from dpexp.gradients.functional import functional
-from dpexp.gradients.product_rule import product_rule
+from dpexp.gradients.layout import layout_of, renewed_layout
+from dpexp.gradients.recorder import Unexpected
 
 __all__ = ["clipped_sum", "grouped_clipped_sum"]
 
@@ -34,7 +38,7 @@ def clipped_sum(
         physical_batch_size: How many examples at once; changes memory and nothing else. None: all.
 
     Returns:
-        Sums by parameter name; `norms` of shape (1, B).
+        Sums by parameter name; `norms` of shape (B,).
 
     Raises:
         UserError: C or the physical batch size is impossible, or the loss is not one value per example.
@@ -43,7 +47,8 @@ def clipped_sum(
     group = ClipGroup(names, FlatClipping(clip_norm))
     if not clip_norm > 0:
         raise _validate.refuse("clip_norm", clip_norm, "a number > 0")
-    return grouped_clipped_sum(model, loss, inputs, targets, [group], physical_batch_size)
+    found = grouped_clipped_sum(model, loss, inputs, targets, [group], physical_batch_size)
+    return replace(found, norms=found.norms[0])
 
 
 def grouped_clipped_sum(
@@ -59,27 +64,41 @@ def grouped_clipped_sum(
         _validate.integer("physical_batch_size", physical_batch_size, at_least=1)
     total = len(inputs)
     size = min(physical_batch_size or total, total) or 1
-    parts = [
-        _microbatch(model, loss, inputs[rows], targets[rows], [group.of_rows(rows) for group in groups])
-        for rows in (slice(start, start + size) for start in range(0, total, size))
-    ]
-    return _merge(parts) if parts else _empty(model, groups, inputs)
+    parameters = {name: model.get_parameter(name) for group in groups for name in group.parameters}
+    slices = [slice(start, start + size) for start in range(0, total, size)]
+    parts = (
+        _microbatch(
+            model, loss, inputs[rows], targets[rows], [group.of_rows(rows) for group in groups], parameters
+        )
+        for rows in slices
+    )
+    return reduce(_add, parts) if slices else _empty(model, groups, inputs)
 
 
 def _microbatch(
-    model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, groups: Sequence[ClipGroup]
+    model: nn.Module,
+    loss: Loss,
+    inputs: Tensor,
+    targets: Tensor,
+    groups: Sequence[ClipGroup],
+    parameters: Mapping[str, nn.Parameter],
 ) -> ClippedSum:
-    return product_rule(model, loss, inputs, targets, groups) or functional(
-        model, loss, inputs, targets, groups
-    )
+    trained = tuple(parameters)
+    layout = layout_of(model, inputs, trained)
+    while not layout.reason:
+        try:
+            return book_keeping(model, loss, inputs, targets, groups, layout, parameters)
+        except Unexpected as error:
+            layout = renewed_layout(model, inputs, trained, str(error))
+    return functional(model, loss, inputs, targets, groups)
 
 
-def _merge(parts: Sequence[ClippedSum]) -> ClippedSum:
-    if len(parts) == 1:
-        return parts[0]
-    sums = {name: torch.stack([part.sums[name] for part in parts]).sum(dim=0) for name in parts[0].sums}
-    norms = torch.cat([part.norms for part in parts], dim=1)
-    return ClippedSum(sums=sums, norms=norms, losses=torch.cat([part.losses for part in parts]))
+def _add(total: ClippedSum, part: ClippedSum) -> ClippedSum:
+    """Adds a part in place: the sums of a microbatch belong to nobody else."""
+    for name, value in part.sums.items():
+        total.sums[name].add_(value)
+    norms, losses = torch.cat([total.norms, part.norms], dim=1), torch.cat([total.losses, part.losses])
+    return ClippedSum(sums=total.sums, norms=norms, losses=losses)
 
 
 def _empty(model: nn.Module, groups: Sequence[ClipGroup], inputs: Tensor) -> ClippedSum:

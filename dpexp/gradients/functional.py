@@ -5,8 +5,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
+from torch.utils import _pytree
 
+from dpexp import _validate
 from dpexp.gradients.clipped import ClipGroup, ClippedSum, Loss, per_example_losses, weights_of
+from dpexp.gradients.graph import Graph
+from dpexp.gradients.interception import tensors_of
+from dpexp.gradients.loop import loop
+from dpexp.gradients.quiet import without_cost_warnings
 
 __all__ = ["functional"]
 
@@ -14,7 +20,38 @@ __all__ = ["functional"]
 def functional(
     model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, groups: Sequence[ClipGroup]
 ) -> ClippedSum:
-    """The clipped sums of one microbatch; needs B times the memory of the parameters in `groups`."""
+    """The clipped sums of one microbatch; needs B times the memory of the parameters in `groups`.
+
+    Where `torch.func` has no rule either (data-dependent control flow, some recurrent kernels), each example
+    has a backward pass of its own.
+    """
+    _refuse_hidden_parameters(loss, model, inputs[:1], targets[:1])
+    try:
+        with without_cost_warnings():
+            return _vectorized(model, loss, inputs, targets, groups)
+    except RuntimeError:
+        return loop(model, loss, inputs, targets, groups)
+
+
+def _refuse_hidden_parameters(loss: Loss, model: nn.Module, inputs: Tensor, targets: Tensor) -> None:
+    with torch.enable_grad(), torch.random.fork_rng([inputs.device] if inputs.is_cuda else []):
+        outputs = model(inputs)
+        for output in tensors_of(outputs):
+            if output.grad_fn is not None:
+                Graph(output.grad_fn)  # refuses what hides from it
+        outputs = _pytree.tree_map_only(Tensor, Tensor.detach, outputs)
+        depends = any(losses.requires_grad for losses in tensors_of(loss(outputs, targets)))
+    if depends:
+        raise _validate.UserError(
+            "loss: the losses use parameters themselves, expected the model's outputs and the targets only."
+            "\nA penalty that does not depend on the data needs no clipping and no noise: add its exact "
+            "gradient to the released one."
+        )
+
+
+def _vectorized(
+    model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, groups: Sequence[ClipGroup]
+) -> ClippedSum:
     names = [name for group in groups for name in group.parameters]
     trained = {name: model.get_parameter(name).detach() for name in names}
 

@@ -6,7 +6,7 @@ from dpexp._validate import UserError
 from dpexp.clipping import FlatClipping
 from dpexp.gradients import ClipGroup, check_model
 from dpexp.models import MLP
-from tests.gradients.test_engine import loss, trainable
+from tests.gradients.models import loss, trainable
 
 
 class CenteredInBatch(nn.Module):
@@ -26,6 +26,38 @@ class Memory(nn.Module):
     def forward(self, inputs):
         self.seen = 0.9 * self.seen + 0.1 * inputs.detach().mean(dim=0)
         return inputs
+
+
+class Normalized(nn.BatchNorm1d):
+    """Batch normalization by another name, with statistics of the batch."""
+
+
+class Contrasted(nn.Module):
+    """Scores against the other rows of the batch."""
+
+    def forward(self, inputs):
+        return inputs @ (inputs.T @ inputs) / len(inputs)
+
+
+class Shuffled(nn.Module):
+    """Each row looks at its neighbor."""
+
+    def forward(self, inputs):
+        return inputs + inputs.roll(1, 0)
+
+
+class Attentive(nn.Module):
+    """Attention, recurrence and functional dropout over token ids, all of which drop."""
+
+    def __init__(self, dropout=0.3):
+        super().__init__()
+        self.tokens, self.dropout = nn.Embedding(9, 8), dropout
+        self.layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=dropout, batch_first=True)
+        self.cells, self.output = nn.GRU(8, 8, 2, dropout=dropout, batch_first=True), nn.Linear(8, 3)
+
+    def forward(self, tokens):
+        hidden = nn.functional.dropout(self.layer(self.tokens(tokens)), self.dropout)
+        return self.output(self.cells(hidden)[0][:, -1])
 
 
 def between(*middle):
@@ -60,11 +92,54 @@ def test_models_that_keep_examples_apart_pass_unchanged(model):
         nn.BatchNorm1d(8, affine=False, track_running_stats=False),
         CenteredInBatch(),
         nn.BatchNorm1d(8, affine=False),
+        nn.BatchNorm1d(8).requires_grad_(False),
+        nn.BatchNorm1d(8),
+        Normalized(8, track_running_stats=False),
+        nn.SyncBatchNorm(8).requires_grad_(False),
+        Contrasted(),
+        Shuffled(),
         Memory(),
     ],
-    ids=["batch_norm", "costume", "running_statistics", "memory"],
+    ids=lambda module: type(module).__name__,
 )
 def test_models_that_mix_examples_are_refused(norm):
     with pytest.raises((UserError, ValueError)) as error:
         check(between(norm))
     assert "GroupNorm or LayerNorm" in str(error.value) or "more than 1 value per channel" in str(error.value)
+
+
+def test_a_loss_that_looks_at_other_rows_is_refused():
+    model = between(nn.Tanh())
+
+    def contrastive(outputs, targets):
+        scores = outputs @ outputs.T
+        return nn.functional.cross_entropy(scores, torch.arange(len(outputs)), reduction="none")
+
+    group = ClipGroup(trainable(model), FlatClipping(1.0))
+    with pytest.raises(UserError, match="mixes the examples"):
+        check_model(model, contrastive, torch.rand(5, 6), torch.randint(3, (5,)), [group])
+
+
+def test_a_public_buffer_may_change():
+    model = between(Memory())
+    group = ClipGroup(trainable(model), FlatClipping(1.0))
+    model[1].register_forward_hook(lambda *_: None)
+    rows = torch.rand(5, 6), torch.randint(3, (5,))
+    with pytest.raises(UserError, match=r"1\.seen"):
+        check_model(model, loss, *rows, [group])
+    assert check_model(model, loss, *rows, [group], public_buffers=["1.seen"]).rows == 5
+
+
+def test_token_models_with_dropout_everywhere_pass():
+    model = Attentive()
+    group = ClipGroup(trainable(model), FlatClipping(1.0))
+    found = check_model(model, loss, torch.randint(9, (4, 4)), torch.randint(3, (4,)), [group])
+    assert found.rows not in (4, 3)
+    assert found.deviation < 1e-4
+    assert set(found.rules) == set(trainable(model))
+
+
+def test_the_check_uses_a_batch_unlike_every_other_dimension():
+    model = nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 3))
+    group = ClipGroup(trainable(model), FlatClipping(1.0))
+    assert check_model(model, loss, torch.rand(6, 6), torch.randint(3, (6,)), [group]).rows == 5

@@ -1,0 +1,168 @@
+"""Clipped sums by one backward pass that visits only the outputs of layers that train.
+
+The gradients at the outputs are asked for, never those of the weights; each layer's rule turns them into
+per-example gradients or their factors as they arrive, and lets go of what it no longer needs.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import final
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import GradientEdge
+
+from dpexp.gradients.clipped import ClipGroup, ClippedSum, Loss, per_example_losses, weights_of
+from dpexp.gradients.graph import Graph
+from dpexp.gradients.layout import Layout, Source
+from dpexp.gradients.per_example import PerExample, total
+from dpexp.gradients.recorder import Recorder
+from dpexp.gradients.rules import Generic
+
+__all__ = ["book_keeping"]
+
+
+def book_keeping(
+    model: nn.Module,
+    loss: Loss,
+    inputs: Tensor,
+    targets: Tensor,
+    groups: Sequence[ClipGroup],
+    layout: Layout,
+    parameters: Mapping[str, nn.Parameter],
+) -> ClippedSum:
+    """The clipped sums of one microbatch.
+
+    Raises:
+        Unexpected: The layout does not hold for this forward pass.
+    """
+    with Recorder(parameters, layout, len(inputs)) as recorder:
+        outputs = model(inputs)
+    recorder.finished()
+    losses = per_example_losses(loss(outputs, targets), len(inputs))
+    del outputs
+    found = _differentiate(losses, recorder)
+    return _clip(groups, found, losses.detach(), parameters)
+
+
+def _differentiate(losses: Tensor, recorder: Recorder) -> Mapping[Source, PerExample]:
+    if losses.grad_fn is None:
+        return {}
+    graph = Graph(losses.grad_fn)
+    graph.prove(recorder.recorded.values(), recorder.nodes)
+    books = _Books(recorder, graph)
+    books.receive_from(losses, graph)
+    return books.close()
+
+
+@final
+class _Books:
+    """Per-example gradients by source, entered as gradients at outputs arrive."""
+
+    def __init__(self, recorder: Recorder, graph: Graph) -> None:
+        self._calls = {
+            index: call
+            for index, call in recorder.recorded.items()
+            if any(graph.reaches(edge.node) for edge in call.edges)
+        }
+        recorder.recorded.clear()  # this book is now the only one that holds what the rules have kept
+        self._entries: dict[Source, list[PerExample]] = {}
+        self._arrived: dict[int, dict[int, Tensor]] = {}
+        self._expected = Counter(
+            {
+                index: sum(graph.reaches(edge.node) for edge in call.edges)
+                for index, call in self._calls.items()
+            }
+        )
+
+    def receive_from(self, losses: Tensor, graph: Graph) -> None:
+        """One backward pass, down to the lowest outputs and no further."""
+        places = [
+            (index, i, edge)
+            for index, call in self._calls.items()
+            if not call.operation.derives
+            for i, edge in enumerate(call.edges)
+            if graph.reaches(edge.node)
+        ]
+        lowest = graph.lowest({edge.node for _, _, edge in places})
+        ends = [place for place in places if place[2].node in lowest]
+        handles = [
+            edge.node.register_prehook(partial(self._arrive, index, i, edge))
+            for index, i, edge in places
+            if edge.node not in lowest
+        ]
+        try:
+            edges = [edge for _, _, edge in ends]
+            found = torch.autograd.grad(losses, edges, torch.ones_like(losses)) if edges else ()
+        finally:
+            for handle in handles:
+                handle.remove()
+        for (index, i, _), gradient in zip(ends, found, strict=True):
+            self._enter(index, i, gradient)
+
+    def close(self) -> Mapping[Source, PerExample]:
+        """The sum of the entries of each source; those of derived tensors go to what they derive from."""
+        for index in sorted(self._calls, reverse=True):
+            call = self._calls[index]
+            if call.operation.derives:
+                assert isinstance(call.finish, Generic)
+                for i in range(len(call.edges)):
+                    entries = self._entries.pop((index, i), None)
+                    if entries is not None:
+                        self._post(call.finish.pull_back(total(entries).whole(), i))
+        return {source: total(entries) for source, entries in self._entries.items()}
+
+    def _arrive(
+        self, index: int, output: int, edge: GradientEdge, gradients: tuple[Tensor | None, ...]
+    ) -> None:
+        gradient = gradients[edge.output_nr]
+        if gradient is not None:
+            self._enter(index, output, gradient)
+
+    def _enter(self, index: int, output: int, gradient: Tensor) -> None:
+        call = self._calls[index]
+        arrived = self._arrived.setdefault(index, {})
+        arrived[output] = gradient.view(call.shapes[output])
+        if len(arrived) < self._expected[index]:
+            return
+        full = self._arrived.pop(index)
+        gradients = [
+            full[i] if i in full else gradient.new_zeros(shape) for i, shape in enumerate(call.shapes)
+        ]
+        self._post(call.finish(gradients))
+        del self._calls[index]  # and what its rule has kept
+
+    def _post(self, entries: Mapping[Source, PerExample]) -> None:
+        for source, entry in entries.items():
+            self._entries.setdefault(source, []).append(entry)
+
+
+def _clip(
+    groups: Sequence[ClipGroup],
+    found: Mapping[Source, PerExample],
+    losses: Tensor,
+    parameters: Mapping[str, nn.Parameter],
+) -> ClippedSum:
+    norms = torch.stack([_norms(group, found, losses) for group in groups])
+    weights = weights_of(groups, norms)
+    finite = norms.isfinite().all(dim=0)
+    if not finite.all():  # 0 · ∞ is NaN: the numbers must go, not only their weights
+        found = {source: entry.without(~finite) for source, entry in found.items()}
+    sums = {
+        name: _sum(found.get(name), weight, parameters[name])
+        for group, weight in zip(groups, weights, strict=True)
+        for name in group.parameters
+    }
+    return ClippedSum(sums=sums, norms=norms, losses=losses)
+
+
+def _norms(group: ClipGroup, found: Mapping[Source, PerExample], losses: Tensor) -> Tensor:
+    squares = [found[name].squared_norms() for name in group.parameters if name in found]
+    return torch.stack(squares or [torch.zeros_like(losses)]).sum(dim=0).sqrt()
+
+
+def _sum(entry: PerExample | None, weights: Tensor, parameter: nn.Parameter) -> Tensor:
+    if entry is None:
+        return torch.zeros_like(parameter).detach()
+    return entry.weighted_sum(weights).to(parameter.dtype)

@@ -1,0 +1,203 @@
+"""Which calls of a forward pass use which parameters, and which dimension of each tensor is the batch.
+
+A sequence as long as the batch, or a tensor in (T, B, d) order, would fool any guess from one shape. So the
+model is run twice on rows of zeros with two batch sizes: the dimension that follows the batch size is the
+batch. No private row is used, and the result is kept for later steps, which check it against what they see.
+"""
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+from dpexp import _validate
+from dpexp.gradients.batch import Batch
+from dpexp.gradients.interception import Function, Interception, leaves_of
+
+__all__ = ["Layout", "Operation", "Source", "layout_of", "renewed_layout"]
+
+Source = str | tuple[int, int]
+"""A trained parameter's name, or (call, output) of a tensor computed from parameters alone."""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One call that uses parameters.
+
+    Attributes:
+        function: What is called.
+        sources: Source by position among the leaves of the arguments.
+        batches: Where the examples are in each leaf of the arguments; None where they are not.
+        results: The same for each tensor that it returns; all None if it is computed from parameters alone.
+    """
+
+    function: Function
+    sources: Mapping[int, Source]
+    batches: Sequence[Batch | None]
+    results: Sequence[Batch | None]
+
+    @property
+    def derives(self) -> bool:
+        """Whether its results do not depend on the batch: they are parameters in another form."""
+        return all(batch is None for batch in self.results)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The operations of a forward pass by number of call, or the reason why there is no such list."""
+
+    operations: Mapping[int, Operation] = field(default_factory=dict)
+    calls: int = 0
+    reason: str = ""
+
+
+class _Unclear(Exception):
+    """The batch cannot be found in some tensor."""
+
+
+_LAYOUTS: WeakKeyDictionary[nn.Module, dict[Any, Layout]] = WeakKeyDictionary()
+
+
+def layout_of(model: nn.Module, inputs: Tensor, trained: Sequence[str]) -> Layout:
+    """The layout for inputs like these (B, …); found once and kept as long as the model."""
+    known, key = _LAYOUTS.setdefault(model, {}), _key(model, inputs, trained)
+    if key not in known:
+        known[key] = _find(model, inputs, trained)
+    return known[key]
+
+
+def renewed_layout(model: nn.Module, inputs: Tensor, trained: Sequence[str], reason: str) -> Layout:
+    """The layout after one did not hold: another if the model has changed, or none, for that reason."""
+    known, key = _LAYOUTS.setdefault(model, {}), _key(model, inputs, trained)
+    found = _find(model, inputs, trained)
+    known[key] = Layout(reason=reason) if found == known.get(key) else found
+    return known[key]
+
+
+def _key(model: nn.Module, inputs: Tensor, trained: Sequence[str]) -> Any:
+    modes = tuple(module.training for module in model.modules())
+    autocast = torch.is_autocast_enabled(inputs.device.type)
+    return inputs.shape[1:], inputs.dtype, inputs.device, tuple(trained), modes, autocast
+
+
+def _find(model: nn.Module, inputs: Tensor, trained: Sequence[str]) -> Layout:
+    names = {id(model.get_parameter(name)): name for name in trained}
+    try:
+        return _Comparison(model, inputs, names).layout()
+    except _Unclear as error:
+        return Layout(reason=str(error))
+    except _validate.UserError:
+        raise
+    except Exception as error:  # noqa: BLE001  (any model may fail on zeros; it is then trained another way)
+        return Layout(reason=f"the model does not run on rows of zeros: {error}")
+
+
+@dataclass(frozen=True)
+class _Seen:
+    function: Function
+    leaves: list[Any]
+    outputs: list[Tensor]
+
+    @property
+    def tensors(self) -> list[Any]:
+        """The leaves, then the outputs."""
+        return [*self.leaves, *self.outputs]
+
+
+class _Trace(Interception):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[_Seen] = []  # holds every tensor, so that no id is used twice
+
+    def observe(
+        self, index: int, function: Function, arguments: Sequence[Any], keywords: Mapping[str, Any]
+    ) -> Any:
+        leaves = leaves_of((arguments, keywords))
+        result = function(*arguments, **keywords)
+        outputs = [leaf for leaf in leaves_of(result) if isinstance(leaf, Tensor)]
+        self.seen.append(_Seen(function, leaves, outputs))
+        return result
+
+
+def _trace(model: nn.Module, inputs: Tensor) -> list[_Seen]:
+    # Buffers and counters of the copy may change; the parameters are the model's own.
+    shared: dict[int, Any] = {id(parameter): parameter for parameter in model.parameters()}
+    trial = copy.deepcopy(model, shared)
+    devices = [inputs.device] if inputs.device.type == "cuda" else []
+    with torch.random.fork_rng(devices), torch.enable_grad(), _Trace() as trace:
+        torch.manual_seed(0)  # dropout masks are then the same each time
+        trial(inputs)
+    seen: list[_Seen] = trace.seen
+    return seen
+
+
+class _Comparison:
+    """Forward passes of two batch sizes side by side."""
+
+    def __init__(self, model: nn.Module, inputs: Tensor, names: Mapping[int, str]) -> None:
+        self._model, self._names = model, names
+        self._rows = torch.zeros(3, *inputs.shape[1:], dtype=inputs.dtype, device=inputs.device)
+        self._small, self._large = _trace(model, self._rows[:2]), _trace(model, self._rows)
+
+    def layout(self) -> Layout:
+        if [call.function for call in self._small] != [call.function for call in self._large]:
+            raise _Unclear("the model calls other functions for another batch size")
+        sources: dict[int, Source] = dict(self._names)
+        operations = {}
+        for index, call in enumerate(self._small):
+            used = {i: sources[id(leaf)] for i, leaf in enumerate(call.leaves) if id(leaf) in sources}
+            new = [output for output in call.outputs if output.requires_grad and id(output) not in sources]
+            if not used or not new:
+                continue
+            operations[index] = operation = self._operation(index, used)
+            if operation.derives:
+                sources |= {id(output): (index, i) for i, output in enumerate(call.outputs)}
+        return Layout(operations, len(self._small))
+
+    def _operation(self, index: int, sources: Mapping[int, Source]) -> Operation:
+        call, name = self._small[index], next(iter(sources.values()))
+        leaves = [self._batch(index, i, name) for i in range(len(call.leaves))]
+        results = [self._batch(index, -i, name) for i in range(len(call.outputs), 0, -1)]
+        found = Operation(call.function, sources, leaves, results)
+        if (found.derives and any(leaves)) or (not found.derives and not all(results)):
+            raise _Unclear(f"a use of {name} has results without a batch dimension")
+        return found
+
+    def _batch(self, index: int, place: int, name: Source) -> Batch | None:
+        small, large = (run[index].tensors[place] for run in (self._small, self._large))
+        if not isinstance(small, Tensor) or small.shape == large.shape:
+            return None
+        pairs = list(zip(small.shape, large.shape, strict=True))
+        dims = [dim for dim, (a, b) in enumerate(pairs) if a != b]
+        fold = pairs[dims[0]][0] // 2
+        if len(dims) != 1 or pairs[dims[0]] != (2 * fold, 3 * fold):
+            raise _Unclear(f"a use of {name} folds the batch into another dimension")
+        inner = fold > 1 and self._inner(index, place, dims[0], name)
+        return Batch(dims[0], fold, inner)
+
+    def _inner(self, index: int, place: int, dim: int, name: Source) -> bool:
+        """Which entries of a folded dimension belong to the first example: those that it changes."""
+        one, other = (run[index].tensors[place] for run in self._pair)
+        changed = (one != other).movedim(dim, 0).flatten(1).any(dim=1)
+        first = torch.tensor([True, False, False], device=changed.device)
+        if torch.equal(changed, first.repeat_interleave(len(changed) // 3)):
+            return False
+        if torch.equal(changed, first.repeat(len(changed) // 3)):
+            return True
+        raise _Unclear(f"a use of {name} folds the batch into another dimension")
+
+    @cached_property
+    def _pair(self) -> tuple[list[_Seen], list[_Seen]]:
+        """Two forward passes that differ in the first example."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            rows = torch.randn(3, *self._rows.shape[1:]) if self._rows.is_floating_point() else self._rows
+        rows = rows.to(self._rows)
+        others = rows.clone()
+        others[0] = 1 - others[0]
+        return _trace(self._model, rows), _trace(self._model, others)

@@ -1,0 +1,269 @@
+"""Forms in which the per-example gradients of one parameter are held: whole, or as factors never multiplied.
+
+All give their squared norms and their weighted sum. Books are kept of the factors, so that no second backward
+pass is needed (Bu et al., 2023, "Differentially private optimization on large model at small cost",
+arXiv 2210.00038v2).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, final
+
+import torch
+from torch import Tensor
+
+__all__ = ["Factors", "Outer", "PerExample", "Rows", "Whole", "masked", "squared", "total"]
+
+
+_GRAM_ROWS = 32
+"""Rows of a Gram matrix taken at once: fewer make slow matrix products."""
+
+
+class PerExample(Protocol):
+    """The gradients g_i of one parameter, i in 1…B."""
+
+    def squared_norms(self) -> Tensor:
+        """‖g_i‖², shape (B,)."""
+        ...
+
+    def weighted_sum(self, weights: Tensor) -> Tensor:
+        """Σ_i w_i g_i of weights (B,), of the parameter's shape; owned by the caller."""
+        ...
+
+    def without(self, dropped: Tensor) -> "PerExample":
+        """The same with g_i = 0 where `dropped` (B,) is set, whatever numbers were there."""
+        ...
+
+    def whole(self) -> Tensor:
+        """The gradients themselves, shape (B, *shape)."""
+        ...
+
+
+@final
+@dataclass(frozen=True)
+class Whole:
+    """Gradients written out.
+
+    Attributes:
+        values: Shape (B, *shape).
+        squares: ‖g_i‖² (B,) where it is known already.
+    """
+
+    values: Tensor
+    squares: Tensor | None = None
+
+    def squared_norms(self) -> Tensor:
+        """‖g_i‖², shape (B,)."""
+        if self.squares is not None:
+            return self.squares
+        return squared(self.values)
+
+    def weighted_sum(self, weights: Tensor) -> Tensor:
+        """Σ_i w_i g_i."""
+        total = weights @ self.values.flatten(1)
+        return total.view(self.values.shape[1:])
+
+    def without(self, dropped: Tensor) -> "Whole":
+        """Zeroes the rows."""
+        return Whole(masked(self.values, dropped))
+
+    def whole(self) -> Tensor:
+        """The values."""
+        return self.values
+
+
+@final
+@dataclass(frozen=True)
+class Outer:
+    """g_i = b_i a_iᵀ, a linear layer without positions.
+
+    ‖g_i‖² = ‖b_i‖²·‖a_i‖² (Goodfellow 2015, arXiv 1510.01799v2, section 4), and Σ_i w_i g_i = Bᵀ (w·A).
+
+    Attributes:
+        left: b, shape (B, out).
+        right: a, shape (B, in).
+        left_squares: ‖b_i‖² (B,) where it is known already.
+    """
+
+    left: Tensor
+    right: Tensor
+    left_squares: Tensor | None = None
+
+    def squared_norms(self) -> Tensor:
+        """‖b_i‖²·‖a_i‖², shape (B,)."""
+        known = self.left_squares
+        return (squared(self.left) if known is None else known) * squared(self.right)
+
+    def weighted_sum(self, weights: Tensor) -> Tensor:
+        """One matrix product; the narrower factor takes the weights and comes first, which is faster."""
+        return _weighted_product(self.left, self.right, weights[:, None])
+
+    def without(self, dropped: Tensor) -> "Outer":
+        """Zeroes the rows of both factors."""
+        return Outer(masked(self.left, dropped), masked(self.right, dropped))
+
+    def whole(self) -> Tensor:
+        """The outer products, shape (B, out, in)."""
+        return self.left[:, :, None] * self.right[:, None, :]
+
+
+@final
+@dataclass(frozen=True)
+class Factors:
+    """g_i = Σ_t b_it a_itᵀ, a linear layer over T positions.
+
+    ‖g_i‖² = Σ_ts (b_it·b_is)(a_it·a_is): two Gram matrices of T² instead of a gradient of in·out numbers
+    (Li et al., 2022, "Large language models can be strong differentially private learners",
+    arXiv 2110.05679v6, section 4).
+
+    Attributes:
+        left: b, shape (B, T, out).
+        right: a, shape (B, T, in).
+    """
+
+    left: Tensor
+    right: Tensor
+
+    def squared_norms(self) -> Tensor:
+        """The Gram form, of which symmetry saves almost half; rounding cannot make it negative."""
+        length = self.left.shape[1]
+        step = max(_GRAM_ROWS, length // 4)
+        parts = []
+        for start in range(0, length, step):
+            rows, before = slice(start, start + step), slice(0, start + step)
+            products = [factor[:, rows] @ factor[:, before].mT for factor in (self.left, self.right)]
+            products[0].mul_(products[1])[:, :, :start].mul_(2)
+            parts.append(products[0].sum(dim=(1, 2)))
+        return torch.stack(parts).sum(dim=0).clamp(min=0.0)
+
+    def weighted_sum(self, weights: Tensor) -> Tensor:
+        """One matrix product over examples and positions."""
+        rows = weights.repeat_interleave(self.left.shape[1])[:, None]
+        return _weighted_product(self.left.flatten(0, 1), self.right.flatten(0, 1), rows)
+
+    def without(self, dropped: Tensor) -> "Factors":
+        """Zeroes the rows of both factors."""
+        return Factors(masked(self.left, dropped), masked(self.right, dropped))
+
+    def whole(self) -> Tensor:
+        """The products, shape (B, out, in)."""
+        return self.left.mT @ self.right
+
+
+@final
+@dataclass(frozen=True)
+class Rows:
+    """Gradients with few rows, of a table of which example i looks up T rows.
+
+    Attributes:
+        indices: Rows looked up, shape (B, T).
+        values: Gradients at the rows, shape (B, T, d); equal indices add up.
+        height: Rows of the table.
+    """
+
+    indices: Tensor
+    values: Tensor
+    height: int
+
+    def squared_norms(self) -> Tensor:
+        """Rows that an example looks up twice are added before they are squared."""
+        order = self.indices.argsort(dim=1)
+        indices = self.indices.gather(1, order)
+        starts = torch.ones_like(indices)
+        starts[:, 1:] = indices[:, 1:] != indices[:, :-1]
+        slots = (starts.cumsum(dim=1) - 1)[:, :, None].expand_as(self.values)
+        values = self.values.gather(1, order[:, :, None].expand_as(self.values))
+        return squared(torch.zeros_like(values).scatter_add_(1, slots, values))
+
+    def weighted_sum(self, weights: Tensor) -> Tensor:
+        """Only the rows that were looked up are touched."""
+        total = self.values.new_zeros(self.height, self.values.shape[2])
+        weighted = (self.values * weights[:, None, None]).flatten(0, 1)
+        return total.index_add_(0, self.indices.flatten(), weighted)
+
+    def without(self, dropped: Tensor) -> "Rows":
+        """Zeroes the values."""
+        return Rows(self.indices, masked(self.values, dropped), self.height)
+
+    def whole(self) -> Tensor:
+        """The table of each example, shape (B, height, d): large."""
+        return self.added_to(self.values.new_zeros(len(self.values), self.height, self.values.shape[2]))
+
+    def added_to(self, tables: Tensor) -> Tensor:
+        """Adds the rows to tables (B, height, d) in place."""
+        return tables.scatter_add_(1, self.indices[:, :, None].expand_as(self.values), self.values)
+
+
+@final
+@dataclass(frozen=True)
+class _Mixed:
+    """A sum of terms in factors: the squared norm has their inner products too.
+
+    Attributes:
+        terms: `Rows`, and `Factors` with the table's rows on their left.
+    """
+
+    terms: Sequence[Factors | Rows]
+
+    def squared_norms(self) -> Tensor:
+        squares = [term.squared_norms() for term in self.terms]
+        pairs = [(a, b) for i, a in enumerate(self.terms) for b in self.terms[i + 1 :]]
+        return torch.stack([*squares, *(2 * _inner(a, b) for a, b in pairs)]).sum(dim=0).clamp(min=0.0)
+
+    def weighted_sum(self, weights: Tensor) -> Tensor:
+        return torch.stack([term.weighted_sum(weights) for term in self.terms]).sum(dim=0)
+
+    def without(self, dropped: Tensor) -> "_Mixed":
+        return _Mixed([term.without(dropped) for term in self.terms])
+
+    def whole(self) -> Tensor:
+        return torch.stack([term.whole() for term in self.terms]).sum(dim=0)
+
+
+def total(terms: Sequence[PerExample]) -> PerExample:
+    """The gradients of a parameter that is used several times: g_i is the sum over the uses."""
+    if len(terms) == 1:
+        return terms[0]
+    in_factors = [_in_factors(term) for term in terms]
+    if all(isinstance(term, Factors | Rows) for term in in_factors) and any(
+        isinstance(term, Rows) for term in in_factors
+    ):
+        return _Mixed([term for term in in_factors if isinstance(term, Factors | Rows)])
+    values = terms[0].whole()
+    for term in terms[1:]:
+        values = values + term.whole()
+    return Whole(values)
+
+
+def squared(values: Tensor) -> Tensor:
+    """Squared L2 norm of each row of values (B, …), shape (B,); one pass, nothing written."""
+    norms: Tensor = torch.linalg.vector_norm(values.flatten(1), dim=1)
+    return norms.square_()
+
+
+def _in_factors(term: PerExample) -> PerExample:
+    return Factors(term.left[:, None], term.right[:, None]) if isinstance(term, Outer) else term
+
+
+def _inner(a: Factors | Rows, b: Factors | Rows) -> Tensor:
+    """⟨Σ_t l_t r_tᵀ, Σ_s l'_s r'_sᵀ⟩ = Σ_ts (l_t·l'_s)(r_t·r'_s); a row index is a unit vector."""
+    if isinstance(a, Rows) and isinstance(b, Rows):
+        left = (a.indices[:, :, None] == b.indices[:, None, :]).to(a.values.dtype)
+        return (left * (a.values @ b.values.mT)).sum(dim=(1, 2))
+    if isinstance(a, Rows):
+        return _inner(b, a)
+    if isinstance(b, Rows):
+        left = a.left.gather(2, b.indices[:, None, :].expand(-1, a.left.shape[1], -1))
+        return (left * (a.right @ b.values.mT)).sum(dim=(1, 2))
+    return ((a.left @ b.left.mT) * (a.right @ b.right.mT)).sum(dim=(1, 2))
+
+
+def _weighted_product(left: Tensor, right: Tensor, weights: Tensor) -> Tensor:
+    if left.shape[1] < right.shape[1]:
+        return (left * weights).T @ right
+    return ((right * weights).T @ left).T.contiguous()
+
+
+def masked(values: Tensor, dropped: Tensor) -> Tensor:
+    """Values (B, …) with 0 where `dropped` (B,) is set."""
+    return values.masked_fill(dropped.view(-1, *[1] * (values.ndim - 1)), 0.0)

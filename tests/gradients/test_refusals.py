@@ -1,0 +1,100 @@
+import pytest
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from dpexp._validate import UserError
+from dpexp.clipping import FlatClipping
+from dpexp.gradients import ClipGroup, clipped_sum, explain, grouped_clipped_sum
+from dpexp.gradients.loop import loop
+from tests.gradients.models import assert_equal, batch, loss, trainable
+
+
+class Overwriting(nn.Module):
+    """Writes into the input of a layer after the layer has read it."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.output = nn.Linear(6, 6), nn.Linear(6, 6), nn.Linear(6, 3)
+
+    def forward(self, inputs):
+        hidden = self.first(inputs)
+        result = self.second(hidden)
+        hidden.add_(1)
+        return self.output(result + hidden)
+
+
+class Hidden(nn.Module):
+    """Reentrant checkpoints keep their layers out of the graph."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.output = nn.Linear(6, 6), nn.Linear(6, 3)
+
+    def forward(self, inputs):
+        rows = inputs.detach().requires_grad_()
+        return self.output(checkpoint(self.body, rows, use_reentrant=True))
+
+
+class Opaque(torch.autograd.Function):
+    """A product that no torch function sees."""
+
+    @staticmethod
+    def forward(inputs, weight):
+        return inputs @ weight
+
+    @staticmethod
+    def setup_context(context, inputs, output):
+        context.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(context, gradient):
+        inputs, weight = context.saved_tensors
+        return gradient @ weight.T, inputs.T @ gradient
+
+
+class Sly(nn.Module):
+    """Uses a layer's weight once where it is seen and once where it is not."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.output = nn.Linear(6, 6), nn.Linear(6, 3)
+
+    def forward(self, inputs):
+        return self.output(Opaque.apply(self.layer(inputs).tanh(), self.layer.weight))
+
+
+def test_an_input_that_is_overwritten_is_refused_by_the_parameter_that_needs_it():
+    with pytest.raises(UserError, match=r"second\.weight"):
+        clipped_sum(Overwriting().double(), loss, *batch(), clip_norm=1.0)
+
+
+def test_an_overwritten_input_does_not_matter_to_a_bias():
+    model = Overwriting().double()
+    model.second.weight.requires_grad_(False)
+    group = ClipGroup(trainable(model), FlatClipping(1.0))
+    assert_equal(grouped_clipped_sum(model, loss, *batch(), [group]), loop(model, loss, *batch(), [group]))
+
+
+def test_a_reentrant_checkpoint_is_refused():
+    with pytest.raises(UserError, match="use_reentrant=False"):
+        clipped_sum(Hidden().double(), loss, *batch(), clip_norm=1.0)
+
+
+def test_a_use_that_no_rule_saw_is_not_lost():
+    torch.manual_seed(0)
+    model = Sly().double()
+    group = ClipGroup(trainable(model), FlatClipping(1.0))
+    found = grouped_clipped_sum(model, loss, *batch(), [group])
+    assert_equal(found, loop(model, loss, *batch(), [group]))
+    assert "whole model" in str(explain(model, batch()[0]))
+
+
+@pytest.mark.parametrize("name", ["first.weight", "output.bias"])
+def test_frozen_parameters_have_no_sum(name):
+    model = Overwriting().double().requires_grad_(False)
+    model.get_parameter(name).requires_grad_()
+    group = ClipGroup((name,), FlatClipping(1.0))
+    found = grouped_clipped_sum(model, loss, *batch(), [group])
+    assert set(found.sums) == {name}
+    assert_equal(found, loop(model, loss, *batch(), [group]))

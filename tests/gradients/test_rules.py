@@ -1,0 +1,222 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn import functional
+
+from dpexp._validate import UserError
+from dpexp.clipping import FlatClipping
+from dpexp.gradients import ClipGroup, clipped_sum, explain, grouped_clipped_sum
+from dpexp.gradients.loop import loop
+from tests.gradients.models import assert_equal, trainable
+
+
+class Head(nn.Module):
+    """A layer, then random but fixed projections to a loss that is not linear in its outputs."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, inputs):
+        outputs = self.layer(inputs)
+        return (outputs[0] if isinstance(outputs, tuple) else outputs).flatten(1)
+
+
+def curved_loss(outputs, targets):
+    weights = torch.linspace(-1, 2, outputs.shape[1], dtype=outputs.dtype)
+    return ((outputs * weights).tanh() + 0.1 * outputs.square()).sum(dim=1) * (1 + targets)
+
+
+def check(layer, inputs, by_torch_func=False, size=None):
+    """The engine equals the loop, and the layer goes by its own rule."""
+    torch.manual_seed(0)
+    model = Head(layer).double()
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.5)
+    targets = torch.arange(len(inputs)) % 3
+    groups = [ClipGroup(trainable(model), FlatClipping(2.0))]
+    found = grouped_clipped_sum(model, curved_loss, inputs, targets, groups, size)
+    assert_equal(found, loop(model, curved_loss, inputs, targets, groups))
+    rules = set(explain(model, inputs).values())
+    assert any("torch.func" in rule for rule in rules) == by_torch_func, rules
+
+
+def rows(*shape):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+
+sizes = st.integers(1, 3)
+
+
+@given(st.lists(st.integers(1, 6), max_size=3), st.integers(1, 7), st.integers(1, 7), st.booleans())
+def test_linear_layers_over_any_leading_dimensions(between, in_features, out_features, bias):
+    check(nn.Linear(in_features, out_features, bias), rows(4, *between, in_features))
+
+
+@pytest.mark.parametrize(("length", "width"), [(1, 40), (3, 40), (40, 3), (70, 70)])
+def test_both_forms_of_a_linear_layer_over_positions(length, width):
+    check(nn.Linear(width, width + 1), rows(3, length, width), size=2)
+
+
+@settings(max_examples=60)
+@given(
+    st.integers(1, 3), sizes, sizes, sizes, st.integers(0, 2), sizes, sizes, sizes, st.booleans(), st.data()
+)
+def test_convolutions(dims, groups, ins, outs, padding, stride, dilation, window, bias, data):
+    mode = data.draw(st.sampled_from(["zeros", "reflect", "circular", "replicate"]))
+    module = (nn.Conv1d, nn.Conv2d, nn.Conv3d)[dims - 1]
+    side = dilation * (window - 1) + 3
+    layer = module(
+        groups * ins,
+        groups * outs,
+        window,
+        stride,
+        padding,
+        dilation,
+        groups,
+        bias,
+        mode if padding else "zeros",
+    )
+    check(layer, rows(3, groups * ins, *range(side, side + dims)))
+
+
+@pytest.mark.parametrize("channels", [3, 8, 9])
+@pytest.mark.parametrize("padding", ["same", "valid"])
+def test_convolutions_with_named_padding_and_many_channels(channels, padding):
+    check(nn.Conv2d(channels, 5, (4, 3), padding=padding, dilation=2), rows(5, channels, 9, 8))
+
+
+def test_kernels_larger_than_what_they_are_made_from():
+    check(nn.Conv2d(16, 16, 3, padding=1), rows(4, 16, 2, 2))
+    check(nn.Conv2d(16, 16, 3), rows(4, 16, 5, 4))
+    check(nn.Conv2d(2, 40, 5), rows(4, 2, 6, 6))
+
+
+@given(st.integers(1, 3), sizes, sizes, sizes, st.integers(0, 1), sizes, sizes, sizes, st.booleans())
+def test_transposed_convolutions(dims, groups, ins, outs, padding, stride, dilation, window, bias):
+    module = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)[dims - 1]
+    extra = max(stride, dilation) - 1
+    layer = module(groups * ins, groups * outs, window + 1, stride, padding, extra, groups, bias, dilation)
+    check(layer, rows(3, groups * ins, *range(3, 3 + dims)))
+
+
+@given(st.lists(st.integers(1, 5), max_size=2), st.sampled_from([None, 0, -1]))
+def test_embeddings_look_up_the_same_row_many_times(between, padding_idx):
+    generator = torch.Generator().manual_seed(0)
+    check(nn.Embedding(4, 3, padding_idx=padding_idx), torch.randint(4, (5, *between), generator=generator))
+
+
+def test_an_embedding_that_rewrites_its_rows_is_refused():
+    model = Head(nn.Embedding(4, 3, max_norm=1.0))
+    with pytest.raises(UserError, match=r"layer\.weight.*max_norm"):
+        clipped_sum(model, curved_loss, torch.tensor([[1, 2]]), torch.tensor([0]), clip_norm=1.0)
+
+
+@pytest.mark.parametrize(
+    ("layer", "shape"),
+    [
+        (nn.LayerNorm(5), (4, 5)),
+        (nn.LayerNorm([3, 5]), (4, 2, 3, 5)),
+        (nn.LayerNorm(5, bias=False), (4, 3, 5)),
+        (nn.RMSNorm(5), (4, 3, 5)),
+        (nn.RMSNorm([3, 5]), (4, 2, 3, 5)),
+        (nn.GroupNorm(2, 6), (4, 6)),
+        (nn.GroupNorm(3, 6), (4, 6, 3, 2)),
+        (nn.InstanceNorm1d(3, affine=True), (4, 3, 5)),
+        (nn.InstanceNorm2d(3, affine=True), (4, 3, 5, 2)),
+        (nn.BatchNorm2d(3).eval(), (4, 3, 5, 2)),
+    ],
+    ids=lambda value: str(value).replace(" ", ""),
+)
+def test_scales_and_shifts_of_normalizations(layer, shape):
+    check(layer, rows(*shape), size=3)
+
+
+def test_batch_normalization_is_refused_by_name():
+    model = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3))
+    with pytest.raises(UserError, match=r"1\.weight.*batch normalization"):
+        clipped_sum(model, curved_loss, torch.rand(4, 3), torch.zeros(4), clip_norm=1.0)
+
+
+class Attention(nn.Module):
+    def __init__(self, **options):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(6, 2, **options)
+
+    def forward(self, inputs):
+        context = inputs[..., : self.attention.kdim] if self.attention.kdim != 6 else inputs
+        return self.attention(inputs, context, context)[0].transpose(0, int(not self.attention.batch_first))
+
+
+@pytest.mark.parametrize("options", [{"batch_first": True}, {}, {"bias": False}, {"kdim": 4, "vdim": 4}])
+def test_attention_goes_through_its_linear_parts(options):
+    attention = Attention(**options)
+    check(attention if "batch_first" in options else TimeFirst(attention), rows(4, 4, 6))
+
+
+class TimeFirst(nn.Module):
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, inputs):
+        return self.layer(inputs.transpose(0, 1))
+
+
+class Cells(nn.Module):
+    def __init__(self, kind):
+        super().__init__()
+        self.cell = kind(3, 4)
+
+    def forward(self, inputs):
+        state = None
+        for step in inputs.unbind(1):
+            state = self.cell(step, state)
+        return state[0] if isinstance(state, tuple) else state
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        nn.GRU(3, 4, batch_first=True),
+        nn.GRU(3, 4, 2, bidirectional=True, batch_first=True),
+        nn.LSTM(3, 4, batch_first=True, proj_size=2),
+        nn.RNN(3, 4, nonlinearity="relu", batch_first=True),
+        Cells(nn.GRUCell),
+        Cells(nn.LSTMCell),
+        Cells(nn.RNNCell),
+    ],
+    ids=str,
+)
+def test_recurrent_layers_and_cells(layer):
+    check(layer, rows(3, 4, 3), by_torch_func=True)
+
+
+@pytest.mark.parametrize(
+    ("layer", "shape"),
+    [(nn.PReLU(4), (5, 4, 3)), (nn.Conv2d(2, 3, 2), (3, 2, 4, 4))],
+    ids=["prelu", "conv"],
+)
+def test_layers_without_a_rule_or_with_one_agree_with_the_loop(layer, shape):
+    check(layer, rows(*shape), by_torch_func=isinstance(layer, nn.PReLU))
+
+
+def test_bfloat16_autocast_keeps_norms_and_sums_in_float32():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 16), nn.LayerNorm(16), nn.GELU(), nn.Linear(16, 3))
+    inputs, targets = torch.randn(8, 6), torch.randint(3, (8,))
+
+    def loss(outputs, targets):
+        return functional.cross_entropy(outputs.float(), targets, reduction="none")
+
+    plain = clipped_sum(model, loss, inputs, targets, clip_norm=0.5)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = clipped_sum(model, loss, inputs, targets, clip_norm=0.5)
+    assert found.norms.dtype == torch.float32
+    assert all(total.dtype == torch.float32 for total in found.sums.values())
+    moved = sum((found.sums[name] - plain.sums[name]).square().sum() for name in plain.sums)
+    assert math.sqrt(moved) < 0.02 * 8 * 0.5  # bfloat16 has 8 bits
