@@ -159,7 +159,8 @@ def _clip(
 
 def _norms(group: ClipGroup, found: Mapping[Source, PerExample], losses: Tensor) -> Tensor:
     squares = [found[name].squared_norms() for name in group.parameters if name in found]
-    return torch.stack(squares or [torch.zeros_like(losses)]).sum(dim=0).sqrt()
+    nothing = torch.zeros_like(losses, dtype=torch.float64)
+    return torch.stack(squares or [nothing]).sum(dim=0).sqrt().to(losses.dtype)
 
 
 def _sum(entry: PerExample | None, weights: Tensor, parameter: nn.Parameter) -> Tensor:

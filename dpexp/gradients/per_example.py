@@ -15,6 +15,9 @@ from torch import Tensor
 __all__ = ["Factors", "Outer", "PerExample", "Rows", "Whole", "masked", "squared", "total"]
 
 
+_TINY = 1e-15
+"""Norms below it may have lost squares to underflow in float32."""
+
 _GRAM_ROWS = 32
 """Rows of a Gram matrix taken at once: fewer make slow matrix products."""
 
@@ -23,7 +26,7 @@ class PerExample(Protocol):
     """The gradients g_i of one parameter, i in 1…B."""
 
     def squared_norms(self) -> Tensor:
-        """‖g_i‖², shape (B,)."""
+        """‖g_i‖² in float64, shape (B,)."""
         ...
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
@@ -134,7 +137,7 @@ class Factors:
             products = [factor[:, rows] @ factor[:, before].mT for factor in (self.left, self.right)]
             products[0].mul_(products[1])[:, :, :start].mul_(2)
             parts.append(products[0].sum(dim=(1, 2)))
-        return torch.stack(parts).sum(dim=0).clamp(min=0.0)
+        return torch.stack(parts).sum(dim=0).clamp(min=0.0).double()
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
         """One matrix product over examples and positions."""
@@ -236,9 +239,17 @@ def total(terms: Sequence[PerExample]) -> PerExample:
 
 
 def squared(values: Tensor) -> Tensor:
-    """Squared L2 norm of each row of values (B, …), shape (B,); one pass, nothing written."""
-    norms: Tensor = torch.linalg.vector_norm(values.flatten(1), dim=1)
-    return norms.square_()
+    """Squared L2 norm of each row of values (B, …), in float64, shape (B,); one pass, nothing written.
+
+    Squares of small numbers underflow in float32, and a norm of 0 clips nothing: rows whose norm comes out
+    tiny are taken again in float64, and norms are only squared there.
+    """
+    rows = values.flatten(1)
+    norms: Tensor = torch.linalg.vector_norm(rows, dim=1)
+    tiny = norms < _TINY
+    if tiny.any():
+        norms = torch.where(tiny, torch.linalg.vector_norm(rows.double(), dim=1).to(norms.dtype), norms)
+    return norms.double().square_()
 
 
 def _in_factors(term: PerExample) -> PerExample:

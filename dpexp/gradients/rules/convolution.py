@@ -116,7 +116,7 @@ def _kernel_gradients(images: Tensor, gradients: Tensor, geometry: _Geometry) ->
     size, room = prod(geometry.shape), images[:1].numel() + gradients[:1].numel()
     if geometry.groups == 1 and not _writing_pays(gradients, geometry):
         return _Kernel(images, gradients, geometry, _gram_squares(images, gradients, geometry))
-    squares = images.new_empty(len(images))
+    squares = images.new_empty(len(images), dtype=torch.float64)
     kept = images.new_empty(len(images), *geometry.shape) if size <= _ROOM * room else None
     seen = room if _by_groups_pays(geometry) else _seen(gradients, geometry)
     for rows in chunks(len(images), max(size, seen)):

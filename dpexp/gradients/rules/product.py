@@ -24,7 +24,7 @@ def product(left: Tensor, right: Tensor) -> PerExample:
     if not writing_pays(left.shape[1], left.shape[2], right.shape[2]):
         return Factors(left, right)
     values = left.new_empty(len(left), left.shape[2], right.shape[2])
-    squares = left.new_empty(len(left))
+    squares = left.new_empty(len(left), dtype=torch.float64)
     for rows in chunks(len(left), values[:1].numel()):
         torch.bmm(left[rows].mT, right[rows], out=values[rows])
         squares[rows] = squared(values[rows])
