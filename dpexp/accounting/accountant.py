@@ -1,5 +1,6 @@
 """The interface of every accountant."""
 
+import math
 from abc import ABC, abstractmethod
 from typing import Any, Generic, Protocol, Self, TypeVar
 
@@ -7,7 +8,17 @@ from dpexp import _validate
 from dpexp.accounting.bounds import Kind, PrivacyBound
 from dpexp.accounting.events import Event, Relation
 
-__all__ = ["AbstractAccountant", "AnyAccountant", "Cost", "UnsupportedEventError"]
+__all__ = [
+    "AbstractAccountant",
+    "AnyAccountant",
+    "Cost",
+    "UnsupportedEventError",
+    "checked_epsilon",
+    "delta_from_log",
+]
+
+_MOST_EPSILON = 1e150  # larger targets are answered as this one, at which δ is no smaller
+_SMALLEST_DELTA = 1e-300
 
 
 class UnsupportedEventError(_validate.UserError):
@@ -65,3 +76,19 @@ class AbstractAccountant(ABC, Generic[C]):
 
 
 AnyAccountant = AbstractAccountant[Any]
+
+
+def checked_epsilon(epsilon: float) -> float:
+    """A target ε >= 0 as a float, at most 10¹⁵⁰ so that its square is finite.
+
+    Raises:
+        UserError: It is negative, not finite, or no number.
+    """
+    return min(_validate.number("epsilon", epsilon, at_least=0), _MOST_EPSILON)
+
+
+def delta_from_log(log_delta: float) -> float:
+    """exp(log δ) rounded up, in [1e-300, 1]; 0 only at -∞, which is what an empty composition has."""
+    if log_delta == -math.inf:
+        return 0.0
+    return min(max(math.exp(min(log_delta, 0.0)) * (1 + 1e-15), _SMALLEST_DELTA), 1.0)

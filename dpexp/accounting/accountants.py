@@ -9,7 +9,7 @@ from typing import final
 import numpy as np
 
 from dpexp import _validate
-from dpexp.accounting.accountant import AbstractAccountant
+from dpexp.accounting.accountant import AbstractAccountant, checked_epsilon, delta_from_log
 from dpexp.accounting.bounds import Kind, PrivacyBound
 from dpexp.accounting.conversions import (
     epsilons_from,
@@ -107,6 +107,7 @@ class AbstractLogMomentAccountant(AbstractAccountant[LogMoments]):
 
     def epsilon(self, cost: LogMoments, delta: float, relation: Relation) -> PrivacyBound:
         """The smallest ε that this cost proves at `delta` in (0, 1)."""
+        delta = _validate.fraction("delta", delta)
         if self._total_variation(cost) <= delta:
             return self._bound(0.0, relation, delta, None)
         candidates = epsilons_from(cost.alpha, self._lambdas, self._bonus, float(np.log(delta)))
@@ -115,9 +116,9 @@ class AbstractLogMomentAccountant(AbstractAccountant[LogMoments]):
 
     def delta(self, cost: LogMoments, epsilon: float, relation: Relation) -> PrivacyBound:
         """The smallest δ that this cost proves at `epsilon` >= 0, at most 1."""
-        log_deltas = log_deltas_from(cost.alpha, self._lambdas, self._bonus, epsilon)
+        log_deltas = log_deltas_from(cost.alpha, self._lambdas, self._bonus, checked_epsilon(epsilon))
         best = int(np.argmin(log_deltas))
-        value = float(np.exp(min(log_deltas[best], 0.0)))
+        value = delta_from_log(float(log_deltas[best]))
         zero_test = self._total_variation(cost)
         if zero_test <= value:
             return self._bound(zero_test, relation, None, None)
@@ -125,6 +126,7 @@ class AbstractLogMomentAccountant(AbstractAccountant[LogMoments]):
 
     def epsilons(self, costs: Array, delta: float) -> Array:
         """`epsilon` for many costs at once: α of shape (T, K) to ε of shape (T,)."""
+        delta = _validate.fraction("delta", delta)
         candidates = epsilons_from(costs, self._lambdas, self._bonus, float(np.log(delta))).min(axis=1)
         free = total_variations(costs, self._lambdas) <= delta
         return np.where(free, 0.0, np.maximum(candidates, 0.0))

@@ -110,7 +110,7 @@ def noise_multiplier(
     target, at = _target(epsilon), _target_delta(delta, log_delta)
     count = _steps(steps)
     sigma = calibration.smallest_noise_multiplier(
-        lambda sigma: float(run.epsilon(sigma, count, at)), target, key="epsilon"
+        lambda sigma: run.epsilon(sigma, count, at), target, key="epsilon"
     )
     return run.solved(sigma, Quantity.NOISE_MULTIPLIER, at)
 
@@ -156,7 +156,7 @@ def sampling_probability(
     at = _target_delta(delta, log_delta)
     run = noisy_steps(accountant, sampling, relation, 1.0)
     q = calibration.largest_sampling_probability(
-        lambda q: float(run.at(q).epsilon(sigma, count, at)), target, key="epsilon"
+        lambda q: run.at(q).epsilon(sigma, count, at), target, key="epsilon"
     )
     return run.solved(q, Quantity.SAMPLING_PROBABILITY, at)
 
@@ -187,9 +187,9 @@ def lot_size(
         lambda size: float(run.at(size / rows).epsilon(sigma, count, at)), target, at_most=rows
     )
     if size == 0:
-        floor = float(run.at(1 / rows).epsilon(sigma, count, at))
+        floor = calibration.in_words(run.at(1 / rows).epsilon(sigma, count, at))
         raise _validate.refuse(
-            "epsilon", target, f"a number of at least {floor:.4g}, the ε of lots of one row", "Add noise."
+            "epsilon", target, f"a number of at least {floor}, the ε of lots of one row", "Add noise."
         )
     return run.solved(size, Quantity.LOT_SIZE, at)
 
@@ -265,7 +265,9 @@ def _noise(sigma: float) -> float:
 
 
 def _steps(count: int) -> int:
-    return _validate.integer("steps", count, at_least=0)
+    hint = "Longer runs are not priced here: the counts would no longer be exact in floating point."
+    whole = _validate.integer("steps", count, at_least=0)
+    return int(_validate.number("steps", whole, at_most=_MOST_STEPS, hint=hint))
 
 
 def _target(epsilon: float) -> float:

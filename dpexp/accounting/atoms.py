@@ -208,8 +208,10 @@ def _log_opposed_masses(q: float, grid: Grid, left: Array, right: Array) -> Arra
     top = np.maximum(left.max(axis=1), right.max(axis=1))
     shares = (np.exp(left - top[:, np.newaxis]), np.exp(right - top[:, np.newaxis]))
     log_mass = _join(log_middle + top, density, *shares)
-    low, high = log_ndtr(z[0] / s), log_ndtr(-z[-1] / s)
-    log_mass[0] = np.logaddexp(log_mass[0], low)  # P of the left tail is below N(0, σ²) of it, as A < 1
+    at_rest, at_one = np.log1p(-q), np.log(q)  # log shares of N(0, σ²) in P and Q, and of N(±1, σ²)
+    low = np.logaddexp(at_rest + log_ndtr(z[0] / s), at_one + log_ndtr((z[0] - 1) / s))  # P(left tail)
+    high = np.logaddexp(at_rest + log_ndtr(-z[-1] / s), at_one + log_ndtr(-(z[-1] + 1) / s))  # Q(right tail)
+    log_mass[0] = np.logaddexp(log_mass[0], low)
     ratio = log_ratio(q, Grid(z[-1:], s))[0] - log_ratio(q, Grid(-z[-1:], s))[0]
-    log_mass[-1] = np.logaddexp(log_mass[-1], high + float(ratio[0]))  # Q(tail)/Y_J, Q(tail) <= N₀(tail)
+    log_mass[-1] = np.logaddexp(log_mass[-1], high + float(ratio[0]))  # Q(tail)/Y_J
     return log_mass

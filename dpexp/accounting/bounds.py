@@ -47,7 +47,6 @@ class PrivacyBound(float):
         saturated: Whether the best order was the last of the grid, so that a wider grid would be tighter.
         quantity: What it measures; an ε where δ is given, else a δ, unless said otherwise.
         sampler: How lots are drawn, in words ("poisson"); empty where several or none.
-        interval: Discretization of the privacy loss, for accountants that have one.
     """
 
     kind: Kind
@@ -58,7 +57,6 @@ class PrivacyBound(float):
     saturated: bool
     quantity: Quantity
     sampler: str
-    interval: float | None
 
     def __new__(
         cls,
@@ -72,16 +70,16 @@ class PrivacyBound(float):
         saturated: bool = False,
         quantity: Quantity | None = None,
         sampler: str = "",
-        interval: float | None = None,
     ) -> "PrivacyBound":
         """Makes the bound; `value` must be >= 0 and not NaN."""
         if not value >= 0:
             raise ValueError(f"Expected a privacy figure >= 0, found {value} ({accountant}).")
         self = super().__new__(cls, value)
-        self.kind, self.accountant, self.relation = kind, accountant, relation
-        self.delta, self.order, self.saturated = delta, order, saturated
+        self.kind, self.accountant, self.relation = kind, accountant, Relation(relation)
+        self.delta = None if delta is None else float(delta)
+        self.order, self.saturated = order, saturated
         self.quantity = quantity or (Quantity.DELTA if delta is None else Quantity.EPSILON)
-        self.sampler, self.interval = sampler, interval
+        self.sampler = sampler
         return self
 
     def described(self, **attributes: Any) -> "PrivacyBound":

@@ -76,7 +76,7 @@ class Account:
     """
 
     def __init__(self, accountant: AnyAccountant, relation: Relation, budget: Budget) -> None:
-        self.accountant, self.relation, self.budget = accountant, relation, budget
+        self.accountant, self.relation, self.budget = accountant, Relation(relation), budget
         self._settled: Cost = accountant.zero
         self._price: Cost = accountant.zero
         self._event: Event | None = None

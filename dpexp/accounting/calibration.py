@@ -9,8 +9,9 @@ import math
 from collections.abc import Callable
 
 from dpexp import _validate
+from dpexp.accounting.bounds import PrivacyBound
 
-__all__ = ["largest_sampling_probability", "most_steps", "smallest_noise_multiplier"]
+__all__ = ["in_words", "largest_sampling_probability", "most_steps", "smallest_noise_multiplier"]
 
 _TOLERANCE = 1e-5  # relative width at which the search stops
 _SMALLEST, _LARGEST = 1e-6, 1e8  # of σ
@@ -85,10 +86,17 @@ def largest_sampling_probability(epsilon_at: Callable[[float], float], epsilon: 
             raise _validate.refuse(
                 key,
                 epsilon,
-                f"a number of at least {float(epsilon_at(outside)):.4g}, the ε at q = {outside:.0e}",
+                f"a number of at least {in_words(epsilon_at(outside))}, the ε at q = {outside:.0e}",
                 "Raise the target, add noise, take fewer steps, or set accountant=rdp.",
             )
     return _close_in(epsilon_at, epsilon, inside, outside)
+
+
+def in_words(epsilon: float) -> str:
+    """An ε for an error text, rounded up, with its kind where it has one."""
+    if isinstance(epsilon, PrivacyBound):
+        return f"{epsilon.rounded_up(4)} ({epsilon.kind}, accountant {epsilon.accountant})"
+    return f"{epsilon:.4g}"
 
 
 def _bracket(epsilon_at: Callable[[float], float], epsilon: float, key: str) -> tuple[float, float | None]:
@@ -97,7 +105,7 @@ def _bracket(epsilon_at: Callable[[float], float], epsilon: float, key: str) -> 
     while not float(epsilon_at(high)) <= epsilon:
         high *= 2
         if high > _LARGEST:
-            raise _too_small(key, epsilon, float(epsilon_at(_LARGEST)))
+            raise _too_small(key, epsilon, epsilon_at(_LARGEST))
     if high > 1:
         return high, high / 2
     low = 0.5
@@ -112,7 +120,7 @@ def _too_small(key: str, epsilon: float, floor: float) -> _validate.UserError:
     return _validate.refuse(
         key,
         epsilon,
-        f"a number above {floor:.4g}, the ε this run has however large the noise is",
+        f"a number above {in_words(floor)}, the ε this run has however large the noise is",
         "What else is released (features), or the accountant's largest order, sets that floor: "
         "raise privacy.epsilon, release less, or set accountant=rdp.",
     )

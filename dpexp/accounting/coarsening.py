@@ -1,62 +1,73 @@
 """Fewer distinct pairs, each of which dominates those that it stands for."""
 
 import math
-from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dpexp.accounting.pairs import FixedSizePair, OpposedPair, Pair, PairCounts, PoissonPair
 
 __all__ = ["at_most"]
 
 Sampled = PoissonPair | OpposedPair | FixedSizePair
+_MOST_LEVELS = 2**24
 
 
 def at_most(cost: PairCounts, most: int) -> PairCounts:
-    """A dominating cost with about `most` distinct sampled pairs.
+    """A dominating cost with at most `most` distinct sampled pairs of each type.
 
-    The noise of a pair is lowered to the next of a few levels a fixed ratio apart: adding noise is
-    post-processing, so less noise dominates. Likewise q is raised: docs/theory/sampling.md, section 6.
+    The plane of (log σ, log q) is cut into cells, the more the fewer of them are occupied. In each cell every
+    pair gets the smallest σ and the largest q found there: adding noise is post-processing, so less noise
+    dominates, and so does a larger q (docs/theory/sampling.md, section 6).
 
     Args:
         cost: Any.
-        most: Levels of σ (times levels of q, where q varies).
+        most: Occupied cells, at least 4.
     """
     if len(cost) <= most:
         return cost
-    sampled = [pair for pair in cost if isinstance(pair, Sampled)]
-    if not sampled:
-        return cost
-    several = len({pair.q for pair in sampled}) > 1 and len({pair.sigma for pair in sampled}) > 1
-    levels = math.isqrt(most) if several else most
-    sigmas = _Levels([pair.sigma for pair in sampled], levels)
-    rates = _Levels([pair.q for pair in sampled], levels)
-    counts: dict[Pair, int] = defaultdict(int)
-    for pair, n in cost.items():
-        counts[_lowered(pair, sigmas, rates)] += n
+    counts: dict[Pair, int] = {pair: n for pair, n in cost.items() if not isinstance(pair, Sampled)}
+    for kind in (PoissonPair, OpposedPair, FixedSizePair):
+        pairs = [pair for pair in cost if isinstance(pair, kind)]
+        for pair, n in zip(_merged(pairs, most), [cost[pair] for pair in pairs], strict=True):
+            counts[pair] = counts.get(pair, 0) + n
     return PairCounts(counts)
 
 
-def _lowered(pair: Pair, sigmas: "_Levels", rates: "_Levels") -> Pair:
-    if not isinstance(pair, Sampled):
-        return pair
-    q = max(rates.above(pair.q), pair.q)
-    return type(pair)(q=q if q < 1 else pair.q, sigma=min(sigmas.below(pair.sigma), pair.sigma))
+def _merged(pairs: Sequence[Sampled], most: int) -> list[Sampled]:
+    """The pair of its cell in place of each pair."""
+    if len(pairs) <= most:
+        return list(pairs)
+    sigma, q = np.array([pair.sigma for pair in pairs]), np.array([pair.q for pair in pairs])
+    cell = _cells(np.stack([_position(sigma), _position(q)]), most)
+    least, largest = np.full(int(cell.max()) + 1, np.inf), np.zeros(int(cell.max()) + 1)
+    np.minimum.at(least, cell, sigma)
+    np.maximum.at(largest, cell, q)
+    ends = zip(largest[cell].tolist(), least[cell].tolist(), strict=True)
+    return [type(pair)(q=high, sigma=low) for pair, (high, low) in zip(pairs, ends, strict=True)]
 
 
-class _Levels:
-    """Numbers a fixed ratio apart that cover those given."""
+def _position(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Where each number lies between the smallest and the largest, from 0 to 1 in logarithms."""
+    logs = np.log(values)
+    width = float(np.ptp(logs))
+    place: NDArray[np.float64] = (logs - logs.min()) / width if width > 0 else np.zeros_like(logs)
+    return place
 
-    def __init__(self, values: list[float], most: int) -> None:
-        self._lowest = min(values)
-        self._ratio = math.log(max(values) / self._lowest) / most
 
-    def below(self, value: float) -> float:
-        return self._level(math.floor(self._index(value) + 1e-9))
+def _cells(places: NDArray[np.float64], most: int) -> NDArray[np.intp]:
+    """The number of each pair's cell, with as many levels an axis as occupy no more than `most`."""
 
-    def above(self, value: float) -> float:
-        return self._level(math.ceil(self._index(value) - 1e-9))
+    def cells_at(levels: int) -> NDArray[np.intp]:
+        index = np.minimum(np.floor(places * levels), levels - 1).astype(np.int64)
+        return np.unique(index[0] * levels + index[1], return_inverse=True)[1]
 
-    def _index(self, value: float) -> float:
-        return math.log(value / self._lowest) / self._ratio if self._ratio > 0 else 0.0
-
-    def _level(self, index: int) -> float:
-        return self._lowest * math.exp(self._ratio * index)
+    few, many = math.isqrt(most), _MOST_LEVELS
+    while many - few > 1:
+        middle = math.isqrt(few * many) if many > 4 * few else (few + many) // 2
+        if int(cells_at(middle).max()) < most:
+            few = middle
+        else:
+            many = middle
+    return cells_at(few)

@@ -3,6 +3,7 @@
 The moments accountant is measured against these in the paper's Figure 2.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -10,7 +11,8 @@ from typing import final
 
 import numpy as np
 
-from dpexp.accounting.accountant import AbstractAccountant
+from dpexp import _validate
+from dpexp.accounting.accountant import AbstractAccountant, checked_epsilon, delta_from_log
 from dpexp.accounting.bounds import Kind, PrivacyBound
 from dpexp.accounting.coarsening import at_most
 from dpexp.accounting.events import Event, Relation
@@ -77,7 +79,9 @@ def paper_strong_composition(
         steps: T >= 1.
         delta: δ in (0, 1).
     """
-    q, count = sampling_probability, steps
+    q = _validate.number("sampling_probability", sampling_probability, above=0, at_most=1)
+    noise_multiplier = _validate.number("noise_multiplier", noise_multiplier, above=0)
+    count, delta = _validate.integer("steps", steps, at_least=1), _validate.fraction("delta", delta)
     each, slack = delta / (2 * q * count), delta / 2
     unsampled = np.sqrt(2 * np.log(1.25 / each)) / noise_multiplier  # Dwork and Roth (2014), Theorem A.1
     epsilon = q * unsampled
@@ -114,24 +118,31 @@ class StrongCompositionAccountant(AbstractAccountant[PairCounts]):
 
     def epsilon(self, cost: PairCounts, delta: float, relation: Relation) -> PrivacyBound:
         """The smallest ε that this cost proves at `delta` in (0, 1)."""
+        delta = _validate.fraction("delta", delta)
         return self._bound(strong_composition_epsilon(cost, delta), relation, delta)
 
     def delta(self, cost: PairCounts, epsilon: float, relation: Relation) -> PrivacyBound:
         """The smallest δ that this cost proves at `epsilon` >= 0, at most 1."""
-        low, high = -690.0, 0.0
+        low, high, epsilon = math.log(1e-300), 0.0, checked_epsilon(epsilon)
+        if strong_composition_epsilon(cost, 1e-300) <= epsilon:
+            high = low
         while high - low > 1e-9:
             middle = (low + high) / 2
-            within = strong_composition_epsilon(cost, float(np.exp(middle))) <= epsilon
+            within = strong_composition_epsilon(cost, math.exp(middle)) <= epsilon
             low, high = (low, middle) if within else (middle, high)
-        return self._bound(float(np.exp(high)) if cost else 0.0, relation, None)
+        return self._bound(delta_from_log(high) if cost else 0.0, relation, None)
 
     def _bound(self, value: float, relation: Relation, delta: float | None) -> PrivacyBound:
         return PrivacyBound(value, kind=self.kind, accountant=self.name, relation=relation, delta=delta)
 
 
-@lru_cache(maxsize=4096)
 def strong_composition_epsilon(cost: PairCounts, delta: float) -> float:
     """ε at δ of Gaussian and Poisson-sampled pairs, by the certified curve."""
+    return _strong_composition_epsilon(cost, float(delta))
+
+
+@lru_cache(maxsize=4096)
+def _strong_composition_epsilon(cost: PairCounts, delta: float) -> float:
     if not cost:
         return 0.0
     few = at_most(cost, _MOST_PAIRS)

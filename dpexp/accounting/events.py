@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeAlias
+from typing import NoReturn, TypeAlias
 
 from dpexp import _validate
 
@@ -18,7 +18,6 @@ __all__ = [
     "Composed",
     "Event",
     "FixedSizeSampled",
-    "FullBatch",
     "Gaussian",
     "Partitioned",
     "PoissonSampled",
@@ -35,6 +34,13 @@ class Relation(StrEnum):
     ADD_OR_REMOVE_ONE = "add_or_remove_one"
     REPLACE_ONE = "replace_one"
     ZERO_OUT = "zero_out"
+
+    @classmethod
+    def _missing_(cls, value: object) -> NoReturn:
+        """Refuses another word than the three (`Relation("replace_on")`) with the one meant."""
+        words = list(cls)
+        hint = _validate.did_you_mean(str(value), words)
+        raise _validate.refuse("relation", value, f"one of {', '.join(words)}", hint)
 
     @property
     def in_words(self) -> str:
@@ -67,12 +73,9 @@ class Gaussian:
 
     def effective_multiplier(self, relation: Relation) -> float:
         """Noise std ÷ the sensitivity under `relation`."""
-        if relation is Relation.REPLACE_ONE:
+        if Relation(relation) == Relation.REPLACE_ONE:
             return self.noise_multiplier / self.replace_one_factor
         return self.noise_multiplier
-
-
-FullBatch = Gaussian  # a lot of all rows is no sampling at all
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,6 +161,9 @@ class Composed:
 
     events: tuple["Event", ...]
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "events", tuple(self.events))
+
 
 Event: TypeAlias = (
     Gaussian | PoissonSampled | FixedSizeSampled | Partitioned | BallsAndBins | Repeated | Composed
@@ -178,11 +184,18 @@ def joint(gaussians: Sequence[Gaussian]) -> Gaussian:
     Rescaled to unit noise, the sensitivities add in quadrature, and one row can reach all of them at
     once: σ_eff = (Σ σ_l⁻²)^(-1/2). Adding up the moments of the parts instead, as the code released with
     Abadi et al. (2016) does, reports too little, because the parts share one draw of the lot.
+
+    Raises:
+        UserError: There is no release.
     """
+    if not gaussians:
+        raise _validate.refuse("gaussians", gaussians, "at least one release")
     if any(part.noise_multiplier == 0 for part in gaussians):
         return Gaussian(noise_multiplier=0)
     if len(gaussians) == 1:
         return gaussians[0]
     inverse = math.hypot(*(1 / part.noise_multiplier for part in gaussians))
+    if math.isinf(inverse):  # as good as no noise at all
+        return Gaussian(noise_multiplier=0)
     replaced = math.hypot(*(part.replace_one_factor / part.noise_multiplier for part in gaussians))
     return Gaussian(noise_multiplier=1 / inverse, replace_one_factor=replaced / inverse)

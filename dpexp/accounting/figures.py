@@ -51,9 +51,9 @@ def figure_2(*, q: float, sigma: float, delta: float, epochs: Sequence[float]) -
         The paper's accountant, the strong composition it drew (heuristic), the strong composition that is
         proven, and beyond the paper rdp, pld (certified) and exact (estimate).
     """
-    _validate.number("sampling_probability", q, above=0, at_most=1)
-    _validate.number("noise_multiplier", sigma, above=0)
-    _validate.fraction("delta", delta)
+    q = _validate.number("sampling_probability", q, above=0, at_most=1)
+    sigma = _validate.number("noise_multiplier", sigma, above=0)
+    delta = _validate.fraction("delta", delta)
     if len(epochs) == 0:
         raise _validate.refuse("epochs", epochs, "at least one number > 0")
     lots = [max(1, round(_validate.number("epochs", epoch, above=0) / q)) for epoch in epochs]
@@ -73,7 +73,7 @@ def curves_in_csv(epochs: Sequence[float], curves: Sequence[Curve]) -> Iterator[
     """The lines of a CSV file: epoch, then a column per curve, its kind in the heading."""
     yield ",".join(["epochs", *(f"{curve.name} ({curve.kind})" for curve in curves)])
     for index, epoch in enumerate(epochs):
-        values = (f"{float(curve.epsilons[index]):.10g}" for curve in curves)
+        values = (curve.epsilons[index].rounded_up(10) for curve in curves)
         yield ",".join([f"{epoch:g}", *values])
 
 

@@ -108,7 +108,7 @@ class RenyiFilter:
 
     def __init__(self, *, budget: Budget, relation: Relation, orders: tuple[int, ...]) -> None:
         epsilon, log_delta = checked_limits(budget)
-        self.budget, self.relation, self.orders = budget, relation, _orders(orders)
+        self.budget, self.relation, self.orders = budget, Relation(relation), _orders(orders)
         share = log_delta - math.log(len(self.orders))
         self._budgets = np.array([filter_budget(order, epsilon, share) for order in self.orders])
         self._spent = np.zeros(len(self.orders))
@@ -155,7 +155,7 @@ class RenyiOdometer:
     """
 
     def __init__(self, *, delta: float, relation: Relation, orders: tuple[int, ...] = SIXTEEN_ORDERS) -> None:
-        self.delta, self.relation = _validate.fraction("delta", delta), relation
+        self.delta, self.relation = _validate.fraction("delta", delta), Relation(relation)
         self.orders = _orders(orders)
         self._spent = np.zeros(len(self.orders))
 

@@ -28,7 +28,7 @@ class GaussianFilter:
 
     def __init__(self, *, budget: Budget, relation: Relation) -> None:
         epsilon, log_delta = checked_limits(budget)
-        self.budget, self.relation = budget, relation
+        self.budget, self.relation = budget, Relation(relation)
         # 1e-13 is more than the roundings of `squared_gdp`.
         self._limit = largest_gdp(epsilon, log_delta) ** 2 * (1 - 1e-13)
         self._spent = 0.0

@@ -5,6 +5,7 @@ n of them have μ = √n/σ, whatever their order. No lot is drawn at random her
 """
 
 import math
+import sys
 
 from scipy.special import erfcx, log_ndtr
 
@@ -72,6 +73,8 @@ def log_delta_of_gdp(mu: float, epsilon: float) -> float:
         return -math.inf
     a = epsilon / mu - mu / 2
     first = float(log_ndtr(-a))
+    if first == -math.inf:  # Φ(-a) < exp(-a²/2), and a² overflows
+        return -sys.float_info.max
     ratio = epsilon + float(log_ndtr(-epsilon / mu - mu / 2)) - first
     error = 1e-14 * (1 + epsilon + abs(first))  # of the logarithms, and so relative of either tail
     difference = first + math.log(min(-math.expm1(min(ratio, 0.0)) + error, 1.0))

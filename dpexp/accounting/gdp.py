@@ -6,7 +6,13 @@ from typing import final
 import numpy as np
 from scipy.special import ndtr
 
-from dpexp.accounting.accountant import AbstractAccountant, UnsupportedEventError
+from dpexp import _validate
+from dpexp.accounting.accountant import (
+    AbstractAccountant,
+    UnsupportedEventError,
+    checked_epsilon,
+    delta_from_log,
+)
 from dpexp.accounting.bounds import Kind, PrivacyBound
 from dpexp.accounting.events import Event, Relation
 from dpexp.accounting.gaussian_profile import epsilon_of_gdp, log_delta_of_gdp
@@ -14,6 +20,8 @@ from dpexp.accounting.pairs import FixedSizePair, GaussianPair, Pair, PoissonPai
 from dpexp.accounting.samplers import dominating_pairs
 
 __all__ = ["GDPAccountant", "SquaredMu", "limiting_variance"]
+
+_MUCH_NOISE = 1e4
 
 
 @dataclass(frozen=True)
@@ -57,14 +65,14 @@ class GDPAccountant(AbstractAccountant[SquaredMu]):
 
     def epsilon(self, cost: SquaredMu, delta: float, relation: Relation) -> PrivacyBound:
         """ε at `delta` in (0, 1) in the limit."""
-        mu = float(np.sqrt(cost.value))
+        mu, delta = float(np.sqrt(cost.value)), _validate.fraction("delta", delta)
         value = np.inf if mu == np.inf else epsilon_of_gdp(mu, float(np.log(delta)))
         return self._bound(value, relation, delta)
 
     def delta(self, cost: SquaredMu, epsilon: float, relation: Relation) -> PrivacyBound:
         """δ at `epsilon` >= 0 in the limit."""
         mu = float(np.sqrt(cost.value))
-        value = 1.0 if mu == np.inf else float(np.exp(log_delta_of_gdp(mu, epsilon)))
+        value = 1.0 if mu == np.inf else delta_from_log(log_delta_of_gdp(mu, checked_epsilon(epsilon)))
         return self._bound(value, relation, None)
 
     def _bound(self, value: float, relation: Relation, delta: float | None) -> PrivacyBound:
@@ -88,6 +96,8 @@ def limiting_variance(pair: Pair) -> float:
         case FixedSizePair(q=q, sigma=s):
             if inverse > 700:
                 return np.inf
+            if s > _MUCH_NOISE:  # its series, as the sum loses its digits
+                return q * q * inverse * (1 + float(np.sqrt(2 / np.pi)) / s)
             return 2 * q * q * float(np.exp(inverse) * ndtr(1.5 / s) + 3 * ndtr(-0.5 / s) - 2)
         case _:
             raise UnsupportedEventError(f"The accountant gdp knows no limit for {pair!r}.")

@@ -68,7 +68,7 @@ class Direction:
         q, s = self.pair.q, self.pair.sigma
         x = (2 * np.abs(z) - 1) / 2 / s / s
         log_r = np.logaddexp(np.log1p(-q), np.log(q) + x)
-        share = np.exp(np.log(q) + x - log_r)  # d log R / dx
+        share = np.maximum(np.exp(np.log(q) + x - log_r), 1e-200)  # d log R / dx
         by_loss = _FINE_LOSS * s * s / ((c + 1) * share)
         by_rule = s * s / (np.abs(z) + 1)  # the eight-point rule is exact to rounding up to here
         widest = fineness * min(s, s * s)

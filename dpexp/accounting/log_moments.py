@@ -166,10 +166,11 @@ class ClosedForm(AbstractLogMoment):
 class MironovClosedForm(AbstractLogMoment):
     """α(λ) <= 2q²λ(λ+1)/σ²: Mironov, Talwar and Zhang (2019), arXiv 1908.10530v1, Theorem 11.
 
-    The statement is recalled, and compared with the exact α over its region in a test.
+    An estimate: the theorem and its region are quoted from memory of the paper and are not proven here. In a
+    test it is above the exact α all over its region.
     """
 
-    kind = Kind.CERTIFIED
+    kind = Kind.ESTIMATE
     region = "q <= 1/5, σ >= 4 and, with a = λ+1 and L = log(1 + 1/(q(a-1))), a <= σ²L/2 - 2 log σ and "
     region += "a <= (σ²L²/2 - log 5 - 2 log σ)/(L + log(qa) + 1/(2σ²))"
 

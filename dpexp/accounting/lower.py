@@ -31,11 +31,11 @@ def fixed_size_lower(event: FixedSizeSampled, *, steps: int, delta: float) -> Pr
         steps: T >= 0.
         delta: δ in (0, 1).
     """
-    gaussian, exact = event.gaussian, ExactAccountant()
+    gaussian, exact, delta = event.gaussian, ExactAccountant(), _validate.fraction("delta", delta)
     opposed = Gaussian(noise_multiplier=gaussian.effective_multiplier(Relation.REPLACE_ONE))
     lot = PoissonSampled(gaussian=opposed, sampling_probability=event.sampling_probability)
     cost = exact.price(Repeated(lot, steps), Relation.ADD_OR_REMOVE_ONE)
-    value = exact.epsilon(cost, _validate.fraction("delta", delta), Relation.ADD_OR_REMOVE_ONE)
+    value = exact.epsilon(cost, delta, Relation.ADD_OR_REMOVE_ONE)
     return _lower(float(value), delta, Relation.REPLACE_ONE)
 
 

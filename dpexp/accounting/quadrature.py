@@ -112,7 +112,7 @@ def quadrature(direction: Direction, log_share: float, c: float, t: float) -> Lo
     x = (2 * np.abs(points) - 1) / 2 / s / s
     share = np.exp(np.log(q) + x - np.logaddexp(np.log1p(-q), np.log(q) + x))
     width = np.minimum(min(s, s * s), 4 * s * s / (np.abs(points) + 1))
-    width = np.minimum(width, 6 * s * s / ((c + 1 + t) * share))
+    width = np.minimum(width, 6 * s * s / ((c + 1 + t) * np.maximum(share, 1e-200)))
     total = np.concatenate([[0.0], np.cumsum((1 / width[1:] + 1 / width[:-1]) / 2 * np.diff(points))])
     count = min(int(np.ceil(total[-1])) + 1, _MOST_PANELS)
     ends = np.interp(np.linspace(0, total[-1], count + 1), total, points)

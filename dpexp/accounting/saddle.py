@@ -48,12 +48,10 @@ class Line:
     Attributes:
         c: Its real part.
         period: D = 2π ÷ distance of the nodes.
-        width: √K''(c), the standard deviation of the tilted loss.
     """
 
     c: float
     period: float
-    width: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,10 +134,10 @@ class Saddle:
         gap = self._orders - lines[:, np.newaxis]
         usable = gap > 0.03 * lines[:, np.newaxis]
         right = np.where(usable, (exponent - log_small) / np.where(usable, gap, 1.0), np.inf).min(axis=1)
+        right = np.where(np.isfinite(right), right, -2 * log_small / lines)  # at the last order: a guess
         period = np.maximum(np.maximum(right, 0.0), -log_small / lines)
         best = int(np.argmin(period))
-        width = float(np.interp(lines[best], self._orders, np.sqrt(self._at.variance)))
-        return Line(c=float(lines[best]), period=float(period[best]), width=width)
+        return Line(c=float(lines[best]), period=float(period[best]))
 
     def _log_deltas(self) -> Array:
         """The log δ(K'(c)) if the tilted loss were Gaussian: exp(K - cK')[M(c√K'') - M((c+1)√K'')]/√(2π)."""

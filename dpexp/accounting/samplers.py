@@ -36,6 +36,7 @@ __all__ = ["TABLE", "Rule", "Sampler", "dominating_pairs", "rule_of", "table_in_
 _ALL = ("moments", "rdp", "pld", "exact", "gdp", "strong_composition")
 _NO_LIMIT = ("moments", "rdp", "pld", "exact")
 _BY_MOMENTS = ("moments", "rdp", "pld")  # pld: the figure of rdp
+_NO_NOISE, _MOST_NOISE, _LEAST_PROBABILITY = 1e-100, 1e12, 1e-30  # see `_noise` and `_rate`
 
 
 class Sampler(StrEnum):
@@ -57,7 +58,7 @@ class Rule:
         relation: The neighboring relation.
         pair: The dominating pair in words; σ is noise std ÷ add-or-remove-one sensitivity.
         accountants: The names of those that have a bound; empty if none has.
-        status: What is proven, or why the row is refused.
+        status: What is proven of the pair ("exact": two data sets attain it), or why the row is refused.
     """
 
     sampler: Sampler
@@ -100,7 +101,8 @@ TABLE: tuple[Rule, ...] = (
 
 def rule_of(sampler: Sampler, relation: Relation) -> Rule:
     """The row of the table for a sampler under a relation."""
-    return next(rule for rule in TABLE if rule.sampler is sampler and rule.relation is relation)
+    sampler, relation = Sampler(sampler), Relation(relation)
+    return next(rule for rule in TABLE if rule.sampler == sampler and rule.relation == relation)
 
 
 def table_in_markdown() -> str:
@@ -126,6 +128,7 @@ def dominating_pairs(accountant: str, event: Event, relation: Relation) -> PairC
     Raises:
         UnsupportedEventError: The table has no bound of this accountant for a part of the event.
     """
+    relation = Relation(relation)
     match event:
         case Repeated():
             return event.count * dominating_pairs(accountant, event.event, relation)
@@ -139,7 +142,7 @@ def dominating_pairs(accountant: str, event: Event, relation: Relation) -> PairC
 
 
 def _refusal(accountant: str, event: Event, rule: Rule) -> str:
-    same = [other for other in TABLE if other.sampler is rule.sampler]
+    same = [other for other in TABLE if other.sampler == rule.sampler]
     others = [other.relation for other in same if accountant in other.accountants]
     advice = [f"accountant={', '.join(rule.accountants)}"] if rule.accountants else []
     advice += [f"privacy.relation={', '.join(others)}"] if others else []
@@ -169,35 +172,41 @@ def _sampling(event: Event) -> tuple[Sampler, _ToPairs]:
             raise UnsupportedEventError(f"No bound is known for {event!r}.")
 
 
-def _gaussian(sigma: float, count: int = 1) -> PairCounts:
-    return PairCounts({GaussianPair(sigma=sigma): count})
+def _noise(sigma: float) -> float:
+    """σ as it is priced: 0 below 1e-100 and 1e12 above that, which costs more, so that σ² is a number."""
+    return 0.0 if sigma < _NO_NOISE else min(sigma, _MOST_NOISE)
+
+
+def _rate(q: float) -> float:
+    """The q > 0 that is priced: 1e-30 below that, which costs more."""
+    return max(q, _LEAST_PROBABILITY)
 
 
 def _full(event: Gaussian, relation: Relation) -> PairCounts:
-    return _gaussian(event.effective_multiplier(relation))
+    return PairCounts({GaussianPair(sigma=_noise(event.effective_multiplier(relation))): 1})
 
 
 def _poisson(event: PoissonSampled, relation: Relation) -> PairCounts:
-    q, sigma = event.sampling_probability, event.gaussian.noise_multiplier
+    q, sigma = event.sampling_probability, _noise(event.gaussian.noise_multiplier)
     if q == 0:
         return PairCounts()
     if q == 1 or sigma == 0:
         return _full(event.gaussian, relation)
-    if relation is not Relation.REPLACE_ONE:
-        return PairCounts({PoissonPair(q=q, sigma=sigma): 1})
+    if relation != Relation.REPLACE_ONE:
+        return PairCounts({PoissonPair(q=_rate(q), sigma=sigma): 1})
     if event.gaussian.replace_one_factor > 2:  # replacing is removing and adding: the triangle inequality
         raise UnsupportedEventError(f"replace_one_factor cannot be above 2: {event!r} cannot be priced.")
-    return PairCounts({OpposedPair(q=q, sigma=sigma): 1})
+    return PairCounts({OpposedPair(q=_rate(q), sigma=sigma): 1})
 
 
 def _without_replacement(event: FixedSizeSampled, relation: Relation) -> PairCounts:
     factor = event.gaussian.replace_one_factor
-    if relation is not Relation.REPLACE_ONE:
+    if relation != Relation.REPLACE_ONE:
         factor = max(factor, 1.0)  # a blank row is at distance 1 from the row it replaces
-    q, sigma = event.sampling_probability, event.gaussian.noise_multiplier / factor
+    q, sigma = event.sampling_probability, _noise(event.gaussian.noise_multiplier / factor)
     if q == 1 or sigma == 0:
         return _full(event.gaussian, relation)
-    return PairCounts({FixedSizePair(q=q, sigma=sigma): 1})
+    return PairCounts({FixedSizePair(q=_rate(q), sigma=sigma): 1})
 
 
 def _shuffle(event: Partitioned, relation: Relation) -> PairCounts:
@@ -205,7 +214,7 @@ def _shuffle(event: Partitioned, relation: Relation) -> PairCounts:
 
 
 def _balls_and_bins(event: BallsAndBins, relation: Relation) -> PairCounts:
-    sigma = event.gaussian.noise_multiplier
+    sigma = _noise(event.gaussian.noise_multiplier)
     if event.lots == 1 or sigma == 0:
         return event.epochs * _full(event.gaussian, relation)
     return PairCounts({BallsAndBinsPair(lots=event.lots, sigma=sigma): event.epochs})

@@ -50,7 +50,8 @@ class RenyiCurve:
 
     def epsilon(self, delta: float) -> PrivacyBound:
         """The smallest ε that the curve proves at `delta` in (0, 1)."""
-        log_delta = math.log(_validate.fraction("delta", delta))
+        delta = _validate.fraction("delta", delta)
+        log_delta = math.log(delta)
         if self._total_variation <= delta:
             return self._bound(0.0, delta, None)
         # Canonne, Kamath and Steinke (2020), arXiv 2004.00010v7, Proposition 12.
@@ -61,7 +62,7 @@ class RenyiCurve:
 
     def log_delta(self, epsilon: float) -> float:
         """The smallest log δ <= 0 that the curve proves at `epsilon` >= 0."""
-        a = self.orders
+        a, epsilon = self.orders, _validate.number("epsilon", epsilon, at_least=0)
         by_order = (a - 1) * (self.divergences - epsilon + np.log1p(-1 / a)) - np.log(a)
         tv = self._total_variation
         return min(float(np.min(by_order)), math.log(tv) if tv > 0 else -math.inf, 0.0)

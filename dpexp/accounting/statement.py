@@ -66,8 +66,9 @@ def without_amplification(event: Event, *, delta: float, relation: Relation) -> 
     Raises:
         UnsupportedEventError: Lots of this sampler are no function of single rows under the relation.
     """
+    relation, delta = Relation(relation), _validate.fraction("delta", delta)
     dominating_pairs("moments", event, relation)  # refuses what has no bound even with secret lots
-    log_delta = math.log(_validate.fraction("delta", delta))
+    log_delta = math.log(delta)
     mu = math.sqrt(squared_gdp(_with_known_lots(event), relation)) * (1 + 1e-13)
     return PrivacyBound(
         epsilon_of_gdp(mu, log_delta) if math.isfinite(mu) else math.inf,
@@ -206,7 +207,7 @@ def _require_same_question(name: str, found: PrivacyBound, quoted: PrivacyBound)
     if (found.delta, found.relation) != (quoted.delta, quoted.relation):
         raise _validate.refuse(
             name,
-            f"{float(found):.4g} at δ = {found.delta}, {found.relation}",
+            f"{float(found):.4g} ({found.kind}, {found.accountant}) at δ = {found.delta}, {found.relation}",
             f"the same δ and relation as the figure quoted (δ = {quoted.delta}, {quoted.relation})",
         )
 

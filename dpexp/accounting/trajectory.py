@@ -48,7 +48,7 @@ def trajectory(
         raise _validate.refuse("accountant", accountant.name, "moments or rdp for ε after every lot", hint)
     lots = sum(phase.lots for phase in phases)
     _validate.number("steps", lots, at_most=_MOST_LOTS)
-    _validate.fraction("delta", delta)
+    relation, delta = Relation(relation), _validate.fraction("delta", delta)
     spent = cast(LogMoments, _cost(accountant, relation, before)).alpha
     curves = [np.empty(0)]
     for phase in phases:
@@ -75,7 +75,7 @@ def epsilons_after(
     """
     wanted = [_validate.integer("steps", count, at_least=0) for count in counts]
     _validate.number("number of steps asked for", len(wanted), at_most=_MOST_CONVERSIONS)
-    _validate.fraction("delta", delta)
+    relation, delta = Relation(relation), _validate.fraction("delta", delta)
     price: Cost = accountant.price(event, relation)
     return np.array([float(accountant.epsilon(count * price, delta, relation)) for count in wanted])
 

@@ -50,7 +50,7 @@ def test_quantity_follows_from_delta_unless_it_is_said():
 
 @pytest.mark.parametrize("clone", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
 def test_copies_and_pickles_keep_everything(clone):
-    original = bound(1.5, Kind.ESTIMATE, order=7, saturated=True, sampler="poisson", interval=1e-4)
+    original = bound(1.5, Kind.ESTIMATE, order=7, saturated=True, sampler="poisson")
     twin = clone(original)
     assert twin == original
     assert vars(twin) == vars(original)

@@ -42,6 +42,14 @@ def test_every_column_says_its_kind(curves):
     assert len(list(curves_in_csv(EPOCHS, list(curves.values())))) == 4
 
 
+def test_no_printed_figure_is_below_the_one_computed(curves):
+    lines = list(curves_in_csv(EPOCHS, list(curves.values())))[1:]
+    for index, line in enumerate(lines):
+        for text, curve in zip(line.split(",")[1:], curves.values(), strict=True):
+            computed = float(curve.epsilons[index])
+            assert computed <= float(text) <= computed * (1 + 1e-9)
+
+
 def test_no_epochs_are_refused():
     with pytest.raises(UserError, match="epochs"):
         figure_2(q=0.01, sigma=4, delta=1e-5, epochs=[])

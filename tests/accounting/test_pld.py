@@ -1,7 +1,9 @@
 """The certified tight bound: never below the truth, close to it, and independent of the estimate."""
 
+import itertools
 import math
 
+import mpmath
 import numpy as np
 import pytest
 from dp_accounting import NeighboringRelation
@@ -9,7 +11,7 @@ from dp_accounting.pld import privacy_loss_distribution
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpexp.accounting import contour
+from dpexp.accounting import api, contour
 from dpexp.accounting.accountants import RenyiAccountant
 from dpexp.accounting.atoms import (
     Grid,
@@ -30,7 +32,8 @@ from dpexp.accounting.events import (
     Relation,
     Repeated,
 )
-from dpexp.accounting.one_release import OneRelease
+from dpexp.accounting.one_release import OneRelease, OpposedRelease
+from dpexp.accounting.pairs import FixedSizePair, PairCounts
 from dpexp.accounting.pld import PLDAccountant
 
 PLD, EXACT, RDP = PLDAccountant(), ExactAccountant(), RenyiAccountant()
@@ -123,12 +126,20 @@ def test_under_replace_one_the_certified_bound_is_above_the_exact_figure_and_wit
 @pytest.mark.parametrize("relation", [ADD, REPLACE])
 def test_dp_accountings_bracket_holds_the_certified_bound(q, sigma, steps, relation):
     way = NeighboringRelation.REPLACE_ONE if relation is REPLACE else NeighboringRelation.ADD_OR_REMOVE_ONE
-    loss = privacy_loss_distribution.from_gaussian_mechanism(
-        sigma, sampling_prob=q, value_discretization_interval=1e-4, neighboring_relation=way
-    )
-    theirs = loss.self_compose(steps).get_epsilon_for_delta(1e-6)
+
+    def theirs(pessimistic):
+        loss = privacy_loss_distribution.from_gaussian_mechanism(
+            sigma,
+            sampling_prob=q,
+            value_discretization_interval=1e-4,
+            neighboring_relation=way,
+            pessimistic_estimate=pessimistic,
+            use_connect_dots=pessimistic,  # they have no optimistic one
+        )
+        return loss.self_compose(steps).get_epsilon_for_delta(1e-6)
+
     ours = epsilon(PLD, poisson(q, sigma, steps), 1e-6, relation)
-    assert ours == pytest.approx(theirs, rel=5e-3)
+    assert theirs(pessimistic=False) <= ours <= theirs(pessimistic=True) * 1.0005
 
 
 @pytest.mark.parametrize("steps", [10**8, 10**9, 10**10])
@@ -197,6 +208,91 @@ def test_edge_cases_have_their_answers(accountant):
     )
     assert float(accountant.delta(accountant.price(poisson(0.01, 0.0, 1), ADD), 1.0, ADD)) == 1
     assert float(accountant.delta(accountant.zero, 1.0, ADD)) == 0
+
+
+@pytest.mark.parametrize("sigma", [0.01, 0.015, 0.3, 2.0])
+@pytest.mark.parametrize("q", [1e-3, 0.3])
+@pytest.mark.parametrize("steps", [2, 100])
+def test_delta_of_epsilon_of_delta_is_delta_with_and_without_a_grid(sigma, q, steps):
+    cost = PLD.price(Composed((Gaussian(noise_multiplier=3), poisson(q, sigma, steps))), ADD)
+    for delta in (1e-3, 1e-9):
+        at = float(PLD.epsilon(cost, delta, ADD))
+        assert float(PLD.delta(cost, at, ADD)) <= delta * 1.01
+
+
+ONCE = (
+    (0.51, 0.000193, 2.32e-6),
+    (2.0, 1.78e-4, 1.37e-6),
+    (0.05, 0.3, 1e-3),
+    (40.0, 0.9, 1e-9),
+    (1e3, 0.5, 1e-4),
+)
+
+
+def opposed_oracle(q, sigma, eps):
+    """log δ of N(±1) mixtures, by the root of the quadratic, to 200 digits."""
+    with mpmath.workdps(200):
+        q, s, e = mpmath.mpf(q), mpmath.mpf(sigma), mpmath.exp(mpmath.mpf(eps))
+        c, x = mpmath.exp(-1 / (2 * s * s)), (1 - q) * (e - 1)
+        z = s * s * mpmath.log((x + mpmath.sqrt(x * x + 4 * e * (q * c) ** 2)) / (2 * q * c))
+        above = [mpmath.erfc((z - mean) / s / mpmath.sqrt(2)) / 2 for mean in (0, 1, -1)]
+        return float(mpmath.log((1 - q) * above[0] + q * above[1] - e * ((1 - q) * above[0] + q * above[2])))
+
+
+@settings(derandomize=True, max_examples=60, deadline=None)
+@given(
+    q=st.one_of(st.floats(-12, -0.01).map(lambda x: 10**x), st.floats(-14, -1).map(lambda x: 1 - 10**x)),
+    sigma=st.floats(-1.5, 5).map(lambda x: 10**x),
+    eps=st.one_of(st.just(0.0), st.floats(-10, 2.5).map(lambda x: 10**x)),
+)
+def test_one_release_under_replace_one_is_the_closed_form_and_its_bound_is_above(q, sigma, eps):
+    truth, one = opposed_oracle(q, sigma, eps), OpposedRelease(q=q, sigma=sigma)
+    if truth > -690:
+        assert truth <= one.log_delta_bound(eps) <= truth + 0.02
+        assert one.log_delta(eps) == pytest.approx(truth, abs=1e-4)
+
+
+@pytest.mark.parametrize(("sigma", "q", "delta"), ONCE)
+def test_one_lot_of_fixed_size_has_the_curve_of_removal(sigma, q, delta):
+    pairs = PairCounts({FixedSizePair(q=q, sigma=sigma): 1})
+    eps = float(PLD.epsilon(pairs, delta, REPLACE))
+    assert float(EXACT.epsilon(pairs, delta, REPLACE)) <= eps
+    if eps > 0:
+        assert OneRelease(q=q, sigma=sigma).remove(eps) == pytest.approx(math.log(delta), rel=1e-6)
+
+
+@pytest.mark.parametrize(("sigma", "q", "delta"), ONCE)
+@pytest.mark.parametrize("sampling", ["poisson", "without_replacement"])
+@pytest.mark.parametrize("accountant", ["pld", "exact"])
+def test_one_release_costs_no_more_than_two(accountant, sampling, sigma, q, delta):
+    run = {"noise_multiplier": sigma, "sampling_probability": q, "delta": delta, "relation": "replace_one"}
+    once, twice = (
+        float(api.epsilon(**run, steps=steps, sampling=sampling, accountant=accountant)) for steps in (1, 2)
+    )
+    assert once <= twice * (1 + 1e-6)
+
+
+def test_one_release_under_replace_one_is_priced_by_its_closed_form():
+    run = {"steps": 1, "relation": "replace_one"}
+    poisson_lot = {"noise_multiplier": 0.51, "sampling_probability": 0.000193, "delta": 2.32e-6}
+    fixed_lot = {"noise_multiplier": 2, "sampling_probability": 1.78e-4, "delta": 1.37e-6}
+    for accountant in ("pld", "exact"):
+        mixture = api.epsilon(**run, **poisson_lot, accountant=accountant)
+        assert float(mixture) == pytest.approx(0.0555613434, rel=1e-6)
+        fixed = api.epsilon(**run, **fixed_lot, sampling="without_replacement", accountant=accountant)
+        assert float(fixed) == pytest.approx(0.0018272296, rel=1e-6)
+
+
+@pytest.mark.parametrize("relation", [ADD, REPLACE])
+@pytest.mark.parametrize(("sigma", "steps", "delta"), [(0.325, 2, 0.7), (1.0, 3, 1e-5), (4.0, 100, 1e-8)])
+@pytest.mark.parametrize("accountant", [PLD, EXACT], ids=lambda accountant: accountant.name)
+def test_epsilon_rises_with_the_sampling_probability_up_to_the_full_batch(
+    accountant, sigma, steps, delta, relation
+):
+    rates = [0.01, 0.1, 0.5, 0.9, 0.99, 1 - 1e-4, 1 - 1e-6, 1 - 1e-9, 1 - 1e-12, 1.0]
+    curve = [epsilon(accountant, poisson(q, sigma, steps), delta, relation) for q in rates]
+    assert all(low <= 1.01 * high for low, high in itertools.pairwise(curve))
+    assert curve[-2] == pytest.approx(curve[-1], rel=1e-2)
 
 
 @pytest.mark.parametrize("accountant", [PLD, EXACT], ids=lambda accountant: accountant.name)

@@ -9,7 +9,7 @@ from dpexp.accounting.accountant import UnsupportedEventError
 from dpexp.accounting.accountants import MomentsAccountant, RenyiAccountant
 from dpexp.accounting.balls_and_bins import add_log_moments, remove_log_moments
 from dpexp.accounting.bounds import Kind
-from dpexp.accounting.coarsening import at_most
+from dpexp.accounting.coarsening import _merged, at_most
 from dpexp.accounting.composition import (
     StrongCompositionAccountant,
     dwork_rothblum_vadhan,
@@ -29,7 +29,7 @@ from dpexp.accounting.events import (
 )
 from dpexp.accounting.gdp import GDPAccountant
 from dpexp.accounting.lower import fixed_size_lower, shuffle_lower
-from dpexp.accounting.pairs import PairCounts, PoissonPair
+from dpexp.accounting.pairs import FixedSizePair, OpposedPair, PairCounts, PoissonPair
 from dpexp.accounting.pld import PLDAccountant
 from dpexp.accounting.samplers import TABLE, Sampler, rule_of, table_in_markdown
 
@@ -137,10 +137,39 @@ def test_coarser_levels_cost_more_and_not_much_more():
     sigmas = np.linspace(1, 3, 300)
     fine = PairCounts({PoissonPair(q=0.01, sigma=float(s)): 3 for s in sigmas})
     coarse = at_most(fine, 50)
-    assert len(coarse) <= 51
+    assert len(coarse) <= 50
     assert sum(coarse.values()) == 900
     by_moments = [RDP.epsilon(RDP.cost_of(cost), 1e-5, ADD) for cost in (fine, coarse)]
     assert by_moments[0] <= by_moments[1] <= 1.02 * float(by_moments[0])
+
+
+@pytest.mark.parametrize("pair", [PoissonPair, OpposedPair, FixedSizePair])
+@pytest.mark.parametrize("most", [4, 50, 100])
+def test_coarser_cells_dominate_what_they_stand_for_and_as_many_are_used_as_there_may_be(pair, most):
+    rng = np.random.default_rng(0)
+    sigmas, rates = rng.uniform(1, 3, 400), 10 ** rng.uniform(-3, -1, 400)
+    fine = [pair(q=q, sigma=s) for q, s in zip(rates.tolist(), sigmas.tolist(), strict=True)]
+    for one in (fine, [pair(q=0.01, sigma=each.sigma) for each in fine]):
+        merged = _merged(one, most)
+        assert most / 2 <= len(set(merged)) <= most
+        assert all(new.q >= old.q and new.sigma <= old.sigma for new, old in zip(merged, one, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("rates", "sigmas"),
+    [
+        (np.linspace(0.01, 0.02, 101), np.linspace(1, 2, 101)),
+        (np.geomspace(0.01, 0.03, 150), np.linspace(4, 1, 150)),
+    ],
+    ids=["both rise", "one falls"],
+)
+def test_a_joint_ramp_of_rates_and_noise_stays_within_two_percent(rates, sigmas):
+    lots = tuple(
+        Repeated(PoissonSampled(gaussian=Gaussian(noise_multiplier=s), sampling_probability=q), 10)
+        for q, s in zip(rates.tolist(), sigmas.tolist(), strict=True)
+    )
+    exact, certified = epsilon(EXACT, Composed(lots), ADD), epsilon(PLD, Composed(lots), ADD)
+    assert exact <= certified <= 1.02 * exact
 
 
 def test_the_curves_of_figure_two_are_the_papers_and_the_certified_one():
