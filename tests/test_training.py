@@ -179,10 +179,10 @@ def test_a_failing_run_ends_failed_and_keeps_what_it_spent(store, monkeypatch):
 
     release = Sanitizer.release
 
-    def fail_late(self, sums, step):
+    def fail_late(self, sums, step, *within):
         if step.index == 7:
             raise ZeroDivisionError("the disk is on fire")
-        return release(self, sums, step)
+        return release(self, sums, step, *within)
 
     monkeypatch.setattr(Sanitizer, "release", fail_late)
     monkeypatch.setattr("sys.argv", ["dpexp", *TINY, "tracking.every=5"])
