@@ -14,10 +14,10 @@ from dpexp.accounting.fraction_query import fraction_query
 __all__ = ["AUTO_S_STABILITY", "Adaptive", "Automatic", "ClipRule", "Flat", "FractionQuery", "released"]
 
 AUTO_S_STABILITY = 0.01
-"""γ of AUTO-S, the value of Bu et al. (2023), arXiv 2206.07136, in all of their experiments."""
+"""γ of AUTO-S: the default of Bu et al. (2023), arXiv 2206.07136."""
 
 _FARTHEST = 1e6  # an adaptive C stays within this factor of where it started, whatever the noise
-_LOT_SIZE_OVER_NOISE = 20  # σ_b = L/20: Andrew et al. (2021), arXiv 1905.03871, section 3.1
+_LOT_SIZE_OVER_NOISE = 20  # σ_b = L/20, as Andrew et al. (2021), arXiv 1905.03871, recommend
 
 
 @final

@@ -74,7 +74,7 @@ class AutomaticClipping:
         stability: γ > 0; keeps the factor of a vanishing gradient at C/γ.
 
     References:
-        Bu, Wang, Zha and Karypis (2023), Automatic clipping, arXiv 2206.07136, equation (4.1).
+        Bu, Wang, Zha and Karypis (2023), Automatic clipping, arXiv 2206.07136 (AUTO-S).
     """
 
     clip_norm: float

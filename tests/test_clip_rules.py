@@ -116,7 +116,7 @@ QUERY = FractionQuery(quantile=0.7, learning_rate=0.3, noise_std=5, lot_size=100
 
 
 @given(clip_norm=st.floats(1e-2, 1e2), within=st.floats(-50, 50))
-def test_one_update_is_equation_1_of_the_paper(clip_norm, within):
+def test_one_update_is_that_of_the_paper(clip_norm, within):
     expected = clip_norm * math.exp(-0.3 * (within / 100 + 0.5 - 0.7))
     assert QUERY.next_clip_norm(clip_norm, within, 1.0) == pytest.approx(expected, rel=1e-12)
 
