@@ -7,6 +7,9 @@ import pytest
 import torch
 from scipy import stats
 
+from dpexp.gradients import grouped_clipped_sum
+from dpexp.models import MLP
+from dpexp.module import classification_loss
 from dpexp.noise import GaussianNoise, NoNoise, SecureGaussianNoise
 from dpexp.sanitizer import Sanitizer
 from dpexp.streams import Stream
@@ -51,6 +54,44 @@ def test_one_example_moves_the_count_by_half_and_its_replacement_by_one():
         assert all(abs(joined[name] - alone[name]) <= 0.5 for name in alone)
 
 
+def released_in_units_of_noise(chosen, inputs, targets):
+    """All that one lot releases, before noise of std 1 is added: sums ÷ σC, counts ÷ σ_b."""
+    step = chosen.step(0)
+    torch.manual_seed(0)
+    model = MLP(4, [3], 3).double()
+    under_test = Sanitizer(chosen.assign(name for name, _ in model.named_parameters()), NoNoise())
+    found = grouped_clipped_sum(model, classification_loss, inputs, targets, under_test.clips(step, {}), None)
+    sums = [
+        found.sums[name].flatten() / group.noise_std
+        for group in step.groups
+        for name in chosen.assign(found.sums)[group.name]
+    ]
+    within = under_test.within(found.norms, step, {})
+    counts = [within[g.name] / g.query.noise_std for g in step.groups if g.query is not None]
+    return torch.cat([*sums, torch.tensor(counts, dtype=torch.float64)])
+
+
+@pytest.mark.parametrize("clipping", ["flat", "automatic", "adaptive"])
+def test_what_a_lot_releases_moves_between_neighbors_by_no_more_than_the_plan_prices(clipping):
+    chosen = plan(clipping=clipping, clip_norm=0.3, noise_multiplier=2)
+    priced = chosen.step(0).event.gaussian
+    generator = torch.Generator().manual_seed(3)
+    farthest = 0.0
+    for _ in range(60):
+        inputs = 5 * torch.randn(6, 4, dtype=torch.float64, generator=generator)
+        targets = torch.randint(3, (6,), generator=generator)
+        whole, without, replaced = (
+            released_in_units_of_noise(chosen, inputs[rows], targets[rows])
+            for rows in ([0, 1, 2, 3, 4], [0, 1, 2, 3], [0, 1, 2, 3, 5])
+        )
+        added = float((whole - without).norm()) * priced.noise_multiplier
+        changed = float((whole - replaced).norm()) * priced.noise_multiplier
+        assert added <= 1 + 1e-9
+        assert changed <= priced.replace_one_factor * (1 + 1e-9)
+        farthest = max(farthest, added)
+    assert farthest > 0.98  # and it comes close: the price is not loose
+
+
 def test_c_moves_by_the_noisy_fraction_and_the_noise_with_it():
     chosen = plan(noise_multiplier=3)
     under_test = sanitizer(NoNoise())
@@ -61,6 +102,16 @@ def test_c_moves_by_the_noisy_fraction_and_the_noise_with_it():
     assert [group.noise_std for group in in_force] == [3 * c for c in under_test.state.values()]
     clips = under_test.clips(chosen.step(1), {})
     assert [clip.clipping.clip_norm for clip in clips] == list(under_test.state.values())
+
+
+def test_the_noise_that_is_drawn_is_sigma_times_the_c_in_force():
+    step, noise = plan().step(0), {}
+    for clip_norm in (4.0, 8.0):
+        under_test = sanitizer()
+        under_test.restore({"hidden": clip_norm, "output": 4.0})
+        noise[clip_norm] = under_test.release(ZEROS, step, {"hidden": 0.0, "output": 0.0})
+    torch.testing.assert_close(noise[8.0]["hidden.weight"], 2 * noise[4.0]["hidden.weight"])
+    assert torch.equal(noise[8.0]["output.weight"], noise[4.0]["output.weight"])
 
 
 @pytest.mark.parametrize("kind", [GaussianNoise, SecureGaussianNoise])

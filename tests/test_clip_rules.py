@@ -160,7 +160,7 @@ def test_c_comes_to_the_quantile_of_a_known_distribution(quantile):
         ({"clip_norm": Linear(start=4, end=1, over=9)}, "a number to start from"),
         ({"clip_norm": math.inf}, "privacy.clip_norm"),
         ({"clipping": "automatic", "clip_norm": math.inf}, "privacy.clip_norm"),
-        ({"noise_multiplier": None, "epsilon": 0.01}, "privacy.epsilon"),
+        ({"noise_multiplier": None, "epsilon": 0.01}, "raise privacy.adaptive.noise_std"),
     ],
 )
 def test_impossible_clipping_is_refused_with_its_key_on_one_screen(changes, message):

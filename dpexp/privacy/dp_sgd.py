@@ -174,7 +174,13 @@ class DPSGD:
             account = draft.guarantee.charged_account(draft.guarantee.accountant)
             return float(total(account, list(candidate.phases(candidate.steps))))
 
-        return smallest_noise_multiplier(epsilon_at, self.epsilon, key="privacy.epsilon")
+        try:
+            return smallest_noise_multiplier(epsilon_at, self.epsilon, key="privacy.epsilon")
+        except _validate.UserError as error:
+            if self.clipping != "adaptive":
+                raise
+            hint = "The counts of privacy.clipping=adaptive are in it: raise privacy.adaptive.noise_std."
+            raise _validate.UserError(f"{error}\n{hint}") from error
 
     def _affordable(self, draft: PrivacyPlan) -> int:
         if self.epsilon is None and draft.steps_asked is None:
