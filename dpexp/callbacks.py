@@ -13,8 +13,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from dpexp.ledger import Ledger
 from dpexp.module import DPModule, Observation
 from dpexp.plan import PrivacyPlan
+from dpexp.sanitizer import Sanitizer
 
-__all__ = ["LotProgress", "Recorder", "Trajectory", "privacy_metrics", "spending_recorded"]
+__all__ = [
+    "LotProgress",
+    "Recorder",
+    "Trajectory",
+    "clip_norm_metrics",
+    "privacy_metrics",
+    "spending_recorded",
+]
 
 _COMPANION_STRIDE = 10  # accountants beside the configured one are asked this much less often
 _SLOW_POINTS = 100  # of the trajectory, by accountants that need tens of milliseconds for one
@@ -55,6 +63,7 @@ class Trajectory(pl.Callback):
             self._record_privacy(pl_module)
         assert pl_module.observation is not None
         self._recorder.record(lots, nonprivate_metrics(pl_module.observation))
+        self._recorder.record(lots, clip_norm_metrics(pl_module.sanitizer))
         self._recorder.record(lots, {"time/step_s": self._seconds_per_step(lots)})
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -110,6 +119,11 @@ def privacy_metrics(ledger: Ledger, *, with_companions: bool) -> dict[str, float
     for companion in ledger.companions if with_companions else []:
         metrics[f"privacy/epsilon_{companion.accountant.name}"] = float(companion.epsilon())
     return metrics
+
+
+def clip_norm_metrics(sanitizer: Sanitizer) -> dict[str, float]:
+    """The clip norms that adapt, after the last release: made from noisy counts, so covered by ε."""
+    return {f"privacy/clip_norm_{group}": clip_norm for group, clip_norm in sanitizer.state.items()}
 
 
 def nonprivate_metrics(observation: Observation) -> dict[str, float]:

@@ -139,7 +139,7 @@ _SECURE = (
 
 def _group_in_words(group: Group) -> str:
     words = f"C = {group.clip_norm.in_words}, σ = {group.noise_multiplier.in_words}"
-    return f"{words}, on {', '.join(group.patterns)}"
+    return f"{words}, on {', '.join(group.patterns)}; {group.clipping.in_words}"
 
 
 def _steps_in_words(plan: PrivacyPlan) -> str:

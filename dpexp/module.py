@@ -93,10 +93,12 @@ class DPModule(pl.LightningModule):
             self._physical_batch_size,
         )
         # Add noise of std σC to the sum, and divide by the expected lot size L.
-        gradients = self.sanitizer.release(clipped.sums, step)
+        in_force = self.sanitizer.in_force(step)  # before the release moves an adaptive C
+        within = self.sanitizer.within(clipped.norms, step, lot.members)
+        gradients = self.sanitizer.release(clipped.sums, step, within)
         # Descend: θ ← θ - η g̃.
         self._descend(gradients, self._learning_rate.at(step.index, self.plan.lots_per_epoch))
-        self.observation = Observation(clipped, step)
+        self.observation = Observation(clipped, in_force)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """The optimizer, over the trainable parameters.

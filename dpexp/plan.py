@@ -6,7 +6,7 @@ from the configuration alone, before any data is touched, and needs no torch.
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import final
 
@@ -23,6 +23,7 @@ from dpexp.accounting import (
     Release,
     joint,
 )
+from dpexp.clip_rules import ClipRule, Flat, FractionQuery, released
 from dpexp.lots import LotStep, PoissonSampling
 from dpexp.schedules import AbstractSchedule
 
@@ -38,6 +39,7 @@ __all__ = [
 ]
 
 COMMON_LOT = "common"
+_FLAT = Flat()
 LONGEST_SCHEDULE = 50_000  # lots; a schedule that moves for longer needs a T to be priced
 
 
@@ -59,6 +61,7 @@ class Group:
         clip_norm: C > 0 over time (∞ without privacy).
         noise_multiplier: σ over time: noise std ÷ C (0 without privacy).
         lot: Name of the lot its gradients come from.
+        clipping: How gradients are bounded by C; where it is adaptive, C is where it starts.
     """
 
     name: str
@@ -66,6 +69,7 @@ class Group:
     clip_norm: AbstractSchedule
     noise_multiplier: AbstractSchedule
     lot: str
+    clipping: ClipRule = _FLAT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,11 +77,13 @@ class GroupStep:
     """One group at one step.
 
     Attributes:
-        clip_norm: C, the bound on one example's gradient over the group.
+        clip_norm: C, the bound on one example's gradient over the group. Where clipping is adaptive, C_0: the
+            sanitizer knows the C in force.
         noise_multiplier: σ.
         noise_std: σC, the std of the noise on the *sum* of clipped gradients (0 without privacy).
         lot: The lot that its sum runs over.
         divisor: L, the lot's *expected* size.
+        clipping: How gradients are bounded by C.
     """
 
     name: str
@@ -86,6 +92,16 @@ class GroupStep:
     noise_std: float
     lot: str
     divisor: float
+    clipping: ClipRule = _FLAT
+
+    @property
+    def query(self) -> FractionQuery | None:
+        """What is asked of the lot beside its gradients."""
+        return self.clipping.query(self.divisor)
+
+    def at_clip_norm(self, clip_norm: float) -> "GroupStep":
+        """The same with another C, and so another noise std: σ stays."""
+        return replace(self, clip_norm=clip_norm, noise_std=self.noise_multiplier * clip_norm)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,13 +240,15 @@ class PrivacyPlan:
             noise_std=sigma * clip_norm if sigma else 0.0,
             lot=group.lot,
             divisor=divisor,
+            clipping=group.clipping,
         )
 
     def _event(self, lots: tuple[LotStep, ...], groups: tuple[GroupStep, ...]) -> Event:
-        # Groups on one lot are one Gaussian release; separate lots are separate sampled releases.
+        # Groups on one lot, and what is asked beside them, are one Gaussian release; separate lots are
+        # separate sampled releases.
         events = tuple(
             self.sampling.event(
-                joint([Gaussian(noise_multiplier=g.noise_multiplier) for g in groups if g.lot == lot.name]),
+                joint([part for g in groups if g.lot == lot.name for part in _released(g)]),
                 lot.sampling_probability,
             )
             for lot in lots
@@ -245,6 +263,10 @@ class PrivacyPlan:
 
 
 _NO_NOISE = "No noise means ε = ∞; train without privacy by setting privacy=none."
+
+
+def _released(group: GroupStep) -> tuple[Gaussian, ...]:
+    return released(group.clipping, group.noise_multiplier, group.divisor)
 
 
 def _matches(name: str, group: Group) -> bool:

@@ -132,6 +132,8 @@ def plan_as_json(plan: PrivacyPlan) -> dict[str, Any]:
                 "clip_norm": group.clip_norm.in_words,
                 "noise_multiplier": group.noise_multiplier.in_words,
                 "lot": group.lot,
+                "clipping": group.clipping.name,
+                "clipping_in_words": group.clipping.in_words,
             }
             for group in plan.groups
         ],

@@ -7,6 +7,7 @@ from dpexp.lots import PoissonSampling
 from dpexp.privacy import DPSGD, NoPrivacy
 
 PCA = Release("dp_pca", Gaussian(noise_multiplier=7, replace_one_factor=math.sqrt(2)))
+ADAPTIVE = {"quantile": 0.5, "learning_rate": 0.2, "noise_std": None}
 PER_LAYER = {"hidden": {"parameters": "hidden.*"}, "output": {"parameters": "output.*"}}
 
 
@@ -24,6 +25,7 @@ def settings(**changes):
         "noise": "default",
         "deterministic": False,
         "layers": None,
+        "adaptive": None,
     }
     return DPSGD(**(keys | changes))
 

@@ -11,7 +11,7 @@ from tests.conftest import REPOSITORY
 
 FLOORS = [
     ["_validate"],
-    ["accounting", "schedules", "streams", "lots", "plan", "planning", "privacy", "ledger"],
+    ["accounting", "schedules", "streams", "lots", "clip_rules", "plan", "planning", "privacy", "ledger"],
     ["noise", "clipping", "gradients", "sanitizer", "features", "models", "data"],
     ["datamodule", "module", "callbacks", "trainer"],
     ["tracking", "experiment"],

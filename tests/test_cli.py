@@ -33,6 +33,9 @@ MISTAKES = [
     ([SMOKE, "privacy.noise_multiplier=-1"], ["privacy.noise_multiplier = -1"]),
     ([SMOKE, "privacy.noise_multiplier=0"], ["privacy=none"]),
     ([SMOKE, "privacy.clip_norm=0"], ["privacy.clip_norm = 0"]),
+    ([SMOKE, "privacy.clipping=adaptve"], ["privacy.clipping = 'adaptve'", "Did you mean adaptive?"]),
+    ([SMOKE, "privacy.adaptive.quantile=2"], ["privacy.adaptive.quantile = 2", "> 0 and < 1"]),
+    ([SMOKE, "+privacy.adaptive.quantil=0.4"], ["privacy.adaptive.quantil", "Did you mean quantile?"]),
     ([SMOKE, "privacy.steps=0"], ["privacy.steps = 0"]),
     ([SMOKE, "privacy.epsilon=0.0001"], ["privacy.epsilon = 0.0001", "one lot cost"]),
     (

@@ -179,10 +179,10 @@ def test_a_failing_run_ends_failed_and_keeps_what_it_spent(store, monkeypatch):
 
     release = Sanitizer.release
 
-    def fail_late(self, sums, step):
+    def fail_late(self, sums, step, *within):
         if step.index == 7:
             raise ZeroDivisionError("the disk is on fire")
-        return release(self, sums, step)
+        return release(self, sums, step, *within)
 
     monkeypatch.setattr(Sanitizer, "release", fail_late)
     monkeypatch.setattr("sys.argv", ["dpexp", *TINY, "tracking.every=5"])
@@ -277,6 +277,36 @@ def test_lots_charged_drawn_and_stepped_must_be_those_planned():
 
     with pytest.raises(RuntimeError, match="must be equal"):
         training._check_counts(private_plan(steps=3), Ledger(private_plan(steps=3)), drawn=2, stepped=3)
+
+
+def test_adaptive_clipping_runs_says_so_and_records_its_public_clip_norm(dpexp, store, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "400")  # so that the table is not wrapped
+    settings = ["privacy.clipping=adaptive", "privacy.adaptive.quantile=0.8", "privacy.deterministic=true"]
+    paths = []
+    for _ in range(2):
+        assert dpexp(*TINY, *settings, "privacy.steps=10", "tracking.every=1") == 0
+        assert "0.8 quantile of the norms" in capsys.readouterr().out
+        [experiment] = [e for e in store.search_experiments() if e.name != "Default"]
+        run = store.search_runs([experiment.experiment_id], order_by=["start_time DESC"])[0]
+        paths.append(series(store, run, "privacy/clip_norm_all"))
+    assert list(paths[0]) == list(range(1, 11))
+    assert len(set(paths[0].values())) == 10
+    assert paths[0] == paths[1]
+    with open(artifact(store, run, "plan.json"), encoding="utf-8") as file:
+        [group] = json.load(file)["groups"]
+    assert group["clipping"] == "adaptive"
+
+
+def test_automatic_clipping_runs_and_says_so(dpexp, store, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "400")
+    assert dpexp(*TINY, "privacy.clipping=automatic", "privacy.steps=3") == 0
+    assert "AUTO-S" in capsys.readouterr().out
+    assert not [key for key in only_run(store).data.metrics if "clip_norm" in key]
+
+
+def test_privacy_none_takes_the_keys_of_clipping(dpexp, store):
+    keys = ["privacy.clipping=adaptive", "privacy.adaptive.quantile=0.8"]
+    assert dpexp(*TINY, "privacy=none", *keys, "privacy.steps=2") == 0
 
 
 def test_secure_noise_runs_and_says_so(dpexp, store, capsys):

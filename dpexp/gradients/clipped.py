@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from dpexp import _validate
-from dpexp.clipping import FlatClipping
+from dpexp.clipping import Clipping
 
 __all__ = ["ClipGroup", "ClippedSum", "ClippedSumFunction", "Loss", "per_example_losses", "weights_of"]
 
@@ -27,7 +27,7 @@ class ClipGroup:
     """
 
     parameters: tuple[str, ...]
-    clipping: FlatClipping
+    clipping: Clipping
     members: Tensor | None = None
 
     def of_rows(self, rows: slice) -> "ClipGroup":

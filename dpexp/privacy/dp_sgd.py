@@ -19,6 +19,7 @@ from dpexp.accounting import (
 from dpexp.accounting.calibration import smallest_noise_multiplier
 from dpexp.lots import PoissonSampling
 from dpexp.plan import LONGEST_SCHEDULE, Guarantee, PrivacyPlan
+from dpexp.privacy.clip_rule import as_clip_rule, check_start
 from dpexp.privacy.layers import Layers
 from dpexp.privacy.privacy import asked_steps, check_length
 from dpexp.schedules import as_lot_size
@@ -43,10 +44,12 @@ class DPSGD:
         epsilon: ε > 0, or None for no limit. Training ends at T or when the next lot would pass ε.
         delta: δ in (0, 1).
         relation: add_or_remove_one, replace_one or zero_out.
-        clipping: `flat`.
+        clipping: `flat`, `automatic` or `adaptive`.
         noise: `default`, or `secure` (a stream cipher, against prediction and floating-point attacks).
         deterministic: Keys lots and noise by the seed: for tests, and claims no guarantee.
         layers: None for one joint clip over all parameters, or named groups of parameters.
+        adaptive: For adaptive clipping, which starts from `clip_norm`: `quantile`, `learning_rate` and
+            `noise_std` of the count (None for L/20).
     """
 
     noise_multiplier: Any
@@ -61,11 +64,12 @@ class DPSGD:
     noise: str
     deterministic: bool
     layers: Mapping[str, Mapping[str, Any]] | None
+    adaptive: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         _validate.fraction("privacy.delta", self.delta)
         _validate.one_of("privacy.relation", self.relation, [str(relation) for relation in Relation])
-        _validate.one_of("privacy.clipping", self.clipping, ["flat"])
+        as_clip_rule(self.clipping, self.adaptive)
         _validate.one_of("privacy.noise", self.noise, ["default", "secure"])
         if not isinstance(self.deterministic, bool):
             raise _validate.refuse("privacy.deterministic", self.deterministic, "true or false")
@@ -125,7 +129,9 @@ class DPSGD:
             clip_norm=self.clip_norm,
             noise_multiplier=1.0 if self.noise_multiplier is None else self.noise_multiplier,
             lot_size=size,
+            clipping=as_clip_rule(self.clipping, self.adaptive),
         )
+        check_start(layers.groups)
         asked = asked_steps(self.steps, self.epochs, layers.lots[0].size, num_examples)
         draft = PrivacyPlan(
             num_examples=num_examples,
@@ -168,7 +174,13 @@ class DPSGD:
             account = draft.guarantee.charged_account(draft.guarantee.accountant)
             return float(total(account, list(candidate.phases(candidate.steps))))
 
-        return smallest_noise_multiplier(epsilon_at, self.epsilon, key="privacy.epsilon")
+        try:
+            return smallest_noise_multiplier(epsilon_at, self.epsilon, key="privacy.epsilon")
+        except _validate.UserError as error:
+            if self.clipping != "adaptive":
+                raise
+            hint = "The counts of privacy.clipping=adaptive are in it: raise privacy.adaptive.noise_std."
+            raise _validate.UserError(f"{error}\n{hint}") from error
 
     def _affordable(self, draft: PrivacyPlan) -> int:
         if self.epsilon is None and draft.steps_asked is None:

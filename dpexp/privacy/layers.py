@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from dpexp import _validate
+from dpexp.clip_rules import ClipRule
 from dpexp.plan import COMMON_LOT, Group, LotSpec
 from dpexp.schedules import AbstractSchedule, as_lot_size, as_schedule
 
@@ -23,12 +24,14 @@ class Layers:
         clip_norm: C of each group without its own.
         noise_multiplier: σ of each group without its own.
         lot_size: L of the common lot.
+        clipping: How gradients are bounded, in every group.
     """
 
     entries: Mapping[str, Mapping[str, Any]] | None
     clip_norm: Any
     noise_multiplier: Any
     lot_size: AbstractSchedule
+    clipping: ClipRule
 
     def __post_init__(self) -> None:
         if self.entries is not None:
@@ -67,6 +70,7 @@ class Layers:
             clip_norm=_inherit(name, entry, "clip_norm", self.clip_norm),
             noise_multiplier=_inherit(name, entry, "noise_multiplier", self.noise_multiplier),
             lot=lot,
+            clipping=self.clipping,
         )
 
 

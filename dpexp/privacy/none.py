@@ -33,6 +33,7 @@ class NoPrivacy:
     delta: Any = None
     relation: Any = None
     clipping: Any = None
+    adaptive: Any = None
     noise: Any = None
     deterministic: bool = False
     layers: Any = None
@@ -84,8 +85,14 @@ class NoPrivacy:
         return {
             field.name: getattr(self, field.name)
             for field in fields(self)
-            if field.name not in used and getattr(self, field.name) is not None
+            if field.name not in used and not _is_unset(getattr(self, field.name))
         }
+
+
+def _is_unset(value: Any) -> bool:
+    if isinstance(value, Mapping) and value:
+        return all(part is None for part in value.values())
+    return value is None
 
 
 class _Infinite(AbstractSchedule):
