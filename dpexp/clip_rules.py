@@ -83,7 +83,7 @@ class _Bounded:
 
     def sensitivity(self, relation: Relation) -> float:
         """1, or 2 where one gradient is replaced by its opposite."""
-        return 2.0 if relation is Relation.REPLACE_ONE else 1.0
+        return 2.0 if Relation(relation) is Relation.REPLACE_ONE else 1.0
 
 
 class _AsksNothing:
