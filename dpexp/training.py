@@ -1,6 +1,8 @@
 """The training task: data, features, lots, Algorithm 1, evaluation and record, in this order."""
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytorch_lightning as pl
 import torch
@@ -63,6 +65,7 @@ def train(experiment: Experiment) -> Result:
             _check_counts(plan, ledger, datamodule.lots_drawn, trainer.global_step)
             test(trainer, module, datamodule)
             result = record_end(run, experiment, module, datamodule, at_end)
+            _log_average(run, module)
     show_result(console, result)
     return result
 
@@ -80,6 +83,7 @@ def _run_name(experiment: Experiment, plan: PrivacyPlan) -> str:
 
 
 def _module(experiment: Experiment, plan: PrivacyPlan, ledger: Ledger, noise: Noise) -> DPModule:
+    assert experiment.options is not None
     return DPModule(
         model=experiment.model(),
         plan=plan,
@@ -88,6 +92,7 @@ def _module(experiment: Experiment, plan: PrivacyPlan, ledger: Ledger, noise: No
         optimizer=experiment.optimizer,
         learning_rate=experiment.schedule,
         physical_batch_size=experiment.physical_batch_size,
+        ema=experiment.options.ema,
     )
 
 
@@ -121,6 +126,17 @@ def _check(module: DPModule, experiment: Experiment) -> None:
     targets = torch.randint(experiment.data.num_classes, (_CHECKED_ROWS,))
     clips = module.sanitizer.clips(module.plan.step(0), {})
     check_model(module.model, classification_loss, inputs, targets, clips)
+
+
+def _log_average(run: Run, module: DPModule) -> None:
+    """The averaged weights, beside the last released ones in `model.pt`."""
+    if module.average is None:
+        return
+    weights = {name: tensor.cpu() for name, tensor in module.average.module.state_dict().items()}
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "average.pt"
+        torch.save({"model": weights}, path)
+        run.log_artifact(path)
 
 
 def _check_counts(plan: PrivacyPlan, ledger: Ledger, drawn: int, stepped: int) -> None:

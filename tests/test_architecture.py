@@ -11,8 +11,8 @@ from tests.conftest import REPOSITORY
 
 FLOORS = [
     ["_validate"],
-    ["accounting", "schedules", "streams", "lots", "plan", "planning", "privacy", "ledger"],
-    ["noise", "clipping", "gradients", "sanitizer", "features", "models", "data"],
+    ["accounting", "schedules", "streams", "lots", "plan", "planning", "privacy", "ledger", "options"],
+    ["noise", "clipping", "gradients", "sanitizer", "features", "models", "data", "optimizers", "averaging"],
     ["datamodule", "module", "callbacks", "trainer"],
     ["tracking", "experiment"],
     ["console", "plots", "statement", "record"],
