@@ -12,7 +12,8 @@ from torch.nn.functional import cross_entropy
 from dpexp import _validate
 from dpexp.averaging import WeightAverage
 from dpexp.datamodule import Lot
-from dpexp.gradients import ClippedSum, grouped_clipped_sum
+from dpexp.forward import LotPass
+from dpexp.gradients import Checked, ClippedSum
 from dpexp.ledger import Ledger
 from dpexp.noise import Noise
 from dpexp.plan import PrivacyPlan, StepPlan
@@ -57,6 +58,8 @@ class DPModule(pl.LightningModule):
         learning_rate: η over the lots.
         physical_batch_size: How many examples at once; None for the whole lot.
         ema: Decay of an average of the weights, which is then what is evaluated; None for none.
+        autocast: Lower precision of the forward and backward pass, as of `LotPass`.
+        views: K where a lot's inputs are (n, K, …), as of `LotPass`.
     """
 
     def __init__(
@@ -70,18 +73,21 @@ class DPModule(pl.LightningModule):
         learning_rate: AbstractSchedule,
         physical_batch_size: int | None,
         ema: float | None = None,
+        autocast: torch.dtype | None = None,
+        views: int | None = None,
     ) -> None:
         super().__init__()
         self.automatic_optimization = False
         self.model, self.plan, self.ledger = model, plan, ledger
         self._groups = plan.assign(trainable_names(model))
         self.sanitizer = Sanitizer(self._groups, noise)
+        self._pass = LotPass(model, classification_loss, autocast=autocast, views=views)
         self.average = None if ema is None else WeightAverage(model, decay=ema)
         self.observation: Observation | None = None
         self.evaluation: Evaluation | None = None
         self._optimizer_factory = optimizer
         self._learning_rate = learning_rate
-        self._physical_batch_size = physical_batch_size
+        self.physical_batch_size = physical_batch_size
         self._correct, self._loss, self._count = 0, 0.0, 0
 
     def training_step(self, lot: Lot, batch_idx: int) -> None:
@@ -90,19 +96,22 @@ class DPModule(pl.LightningModule):
         # Charge the lot's privacy cost, before anything of it is released.
         self.ledger.reserve(step)
         # Compute the per-example gradients, clip each to C, and sum.
-        clipped = grouped_clipped_sum(
-            self.model,
-            classification_loss,
-            lot.inputs,
-            lot.targets,
-            self.sanitizer.clips(step, lot.members),
-            self._physical_batch_size,
+        clipped = self._pass.clipped_sum(
+            lot.inputs, lot.targets, self.sanitizer.clips(step, lot.members), self.physical_batch_size
         )
         # Add noise of std σC to the sum, and divide by the expected lot size L.
         gradients = self.sanitizer.release(clipped.sums, step)
         # Descend: θ ← θ - η g̃.
         self._descend(gradients, step)
         self.observation = Observation(clipped, step)
+
+    def check(self, inputs: Tensor, targets: Tensor) -> Checked:
+        """The behavioural check on random rows."""
+        return self._pass.check(inputs, targets, self.sanitizer.clips(self.plan.step(0), {}))
+
+    def rehearse(self, inputs: Tensor, targets: Tensor) -> None:
+        """What a step does with one microbatch of random rows, without a result."""
+        self._pass.clipped_sum(inputs, targets, self.sanitizer.clips(self.plan.step(0), {}), None)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """The optimizer, with one group of parameters for each of the plan's, in their order.

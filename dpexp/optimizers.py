@@ -96,7 +96,8 @@ def _denominator(state: dict[str, Any], group: dict[str, Any]) -> Tensor:
     correction = float(1 - group["betas"][1] ** state["step"])
     second_moment: Tensor = state["exp_avg_sq"]
     if not state["noise"]:  # in the order of operations of torch's Adam, to the last bit
-        return (second_moment.sqrt() / correction**0.5).add_(float(group["eps"]))
+        root: float = correction**0.5
+        return (second_moment.sqrt() / root).add_(group["eps"])
     # Tang et al. (2023), Algorithm 1: √max(v̂ - Φ, γ')
     return ((second_moment - float(state["noise"])) / correction).clamp_(min=group["floor"]).sqrt_()
 

@@ -1,0 +1,106 @@
+"""`LotPass`: how clipped sums are asked of the gradient engine: in which precision, over how many views.
+
+The engine sees a module around the model, so that per-example gradients are of what is really trained on.
+"""
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree
+
+from dpexp.gradients import Checked, ClipGroup, ClippedSum, Loss, check_model, grouped_clipped_sum
+
+__all__ = ["LotPass"]
+
+
+@final
+class LotPass:
+    """Clipped sums of a model's loss.
+
+    Args:
+        model: Takes (B, …); must treat examples independently.
+        loss: One value per example.
+        autocast: Dtype of the layers that torch's autocast runs in lower precision, such as
+            `torch.bfloat16`; None for none. Gradients at the layers' outputs are taken in that precision;
+            norms, clipping and sums are in the parameters' own.
+        views: K, where inputs are (B, K, …): K augmented views of each example, whose mean loss is the
+            example's. Its gradient is then the mean over the views *before* it is clipped (De et al., 2022,
+            arXiv 2204.13650v2, section 3.2), so that one example's share is still at most C. None for
+            inputs (B, …).
+    """
+
+    def __init__(
+        self, model: nn.Module, loss: Loss, *, autocast: torch.dtype | None = None, views: int | None = None
+    ) -> None:
+        self._trained = _Named.around(model, autocast, views)
+        self._tried = _Named.around(model, None, views)
+        self._loss = loss if views is None else partial(_mean_over_views, loss, views)
+
+    def clipped_sum(
+        self, inputs: Tensor, targets: Tensor, groups: Sequence[ClipGroup], physical_batch_size: int | None
+    ) -> ClippedSum:
+        """As `grouped_clipped_sum`; a surrounding autocast does not reach clipping."""
+        named = self._trained
+        with torch.autocast(inputs.device.type, enabled=False):
+            found = grouped_clipped_sum(
+                named.module, self._loss, inputs, targets, named.inner(groups), physical_batch_size
+            )
+        return replace(found, sums={named.outer(name): value for name, value in found.sums.items()})
+
+    def check(self, inputs: Tensor, targets: Tensor, groups: Sequence[ClipGroup]) -> Checked:
+        """The behavioural check in full precision: rounding would hide what it looks for."""
+        named = self._tried
+        return check_model(named.module, self._loss, inputs, targets, named.inner(groups))
+
+
+@final
+class _Named:
+    """A module that holds the model, and the names of the model's parameters in it."""
+
+    def __init__(self, module: nn.Module, prefix: str) -> None:
+        self.module, self._prefix = module, prefix
+
+    @classmethod
+    def around(cls, model: nn.Module, autocast: torch.dtype | None, views: int | None) -> "_Named":
+        if autocast is None and views is None:
+            return cls(model, "")
+        return cls(_Around(model, autocast, views), "model.")
+
+    def inner(self, groups: Sequence[ClipGroup]) -> Sequence[ClipGroup]:
+        return [
+            replace(group, parameters=tuple(self._prefix + name for name in group.parameters))
+            for group in groups
+        ]
+
+    def outer(self, name: str) -> str:
+        return name.removeprefix(self._prefix)
+
+
+@final
+class _Around(nn.Module):
+    def __init__(self, model: nn.Module, autocast: torch.dtype | None, views: int | None) -> None:
+        super().__init__()
+        self.model, self._autocast, self._views = model, autocast, views
+
+    def forward(self, inputs: Tensor) -> Any:
+        kind = inputs.device.type
+        with nullcontext() if self._autocast is None else torch.autocast(kind, self._autocast):
+            outputs = self.model(inputs if self._views is None else inputs.flatten(0, 1))
+        return outputs if self._autocast is None else _pytree.tree_map_only(Tensor, _in_full, outputs)
+
+
+def _in_full(output: Tensor) -> Tensor:
+    """The loss is taken in float32."""
+    return output.float() if output.dtype in (torch.bfloat16, torch.float16) else output
+
+
+def _mean_over_views(loss: Loss, views: int, outputs: Tensor, targets: Tensor) -> Tensor:
+    losses = loss(outputs, targets.repeat_interleave(views, dim=0))
+    if losses.shape != (len(targets) * views,):
+        return losses  # the engine refuses it, and says what it expected
+    return losses.view(len(targets), views).mean(dim=1)
