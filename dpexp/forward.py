@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree
 
+from dpexp import _validate
 from dpexp.gradients import Checked, ClipGroup, ClippedSum, Loss, check_model, grouped_clipped_sum
 
 __all__ = ["LotPass"]
@@ -32,11 +33,15 @@ class LotPass:
             example's. Its gradient is then the mean over the views *before* it is clipped (De et al., 2022,
             arXiv 2204.13650v2, section 3.2), so that one example's share is still at most C. None for
             inputs (B, …).
+
+    Raises:
+        UserError: The model, or a part of it, comes from `torch.compile`.
     """
 
     def __init__(
         self, model: nn.Module, loss: Loss, *, autocast: torch.dtype | None = None, views: int | None = None
     ) -> None:
+        _refuse_compiled(model)
         self._trained = _Named.around(model, autocast, views)
         self._tried = _Named.around(model, None, views)
         self._loss = loss if views is None else partial(_mean_over_views, loss, views)
@@ -56,6 +61,17 @@ class LotPass:
         """The behavioural check in full precision: rounding would hide what it looks for."""
         named = self._tried
         return check_model(named.module, self._loss, inputs, targets, named.inner(groups))
+
+
+def _refuse_compiled(model: nn.Module) -> None:
+    """Dynamo takes the engine's own reading of the calls for a part of the model, and traces that instead."""
+    for name, module in model.named_modules():
+        if "_orig_mod" in module._modules or getattr(module, "_compiled_call_impl", None) is not None:
+            raise _validate.UserError(
+                f"model: found {name or 'the model'} compiled by torch.compile, expected it as it is."
+                "\nThe gradient engine reads each call that uses a parameter, and compiling hides them: "
+                "torch.func would have to write out B gradients of all parameters. Leave out torch.compile."
+            )
 
 
 @final

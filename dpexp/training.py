@@ -47,7 +47,7 @@ def train(experiment: Experiment) -> Result:
         torch.manual_seed(experiment.seed)
         module = _module(experiment, plan, ledger, _noise(plan, stream.child("noise")))
         _check(module, experiment)
-        _fit_into_memory(module, experiment)
+        _fit_into_memory(console, module, experiment)
         # The seed governs initialisation only: dropout and the like are as secret as the lots.
         torch.manual_seed(stream.child("torch").integer())
         trainer = make_trainer(
@@ -145,7 +145,7 @@ def _check(module: DPModule, experiment: Experiment) -> None:
     module.check(*_random_rows(experiment, _CHECKED_ROWS))
 
 
-def _fit_into_memory(module: DPModule, experiment: Experiment) -> None:
+def _fit_into_memory(console: Console, module: DPModule, experiment: Experiment) -> None:
     """Replaces `physical_batch_size: auto` by what fits, found on random rows."""
     if experiment.physical_batch_size != "auto":
         return
@@ -155,6 +155,7 @@ def _fit_into_memory(module: DPModule, experiment: Experiment) -> None:
         memory_mb=_options(experiment).memory_mb,
         at_most=math.ceil(2 * largest),
     )
+    console.print(f"physical_batch_size: {module.physical_batch_size} examples fit into memory_mb")
 
 
 def _random_rows(experiment: Experiment, rows: int) -> tuple[Tensor, Tensor]:

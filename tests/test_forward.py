@@ -148,6 +148,25 @@ def test_in_bfloat16_clipping_still_bounds_each_example_by_c_in_float32():
     assert C * (1 - 1e-4) < float(norm) <= C * (1 + 1e-6)
 
 
+def compiled_whole():
+    return torch.compile(dense()[0])
+
+
+def compiled_in_part():
+    model = nn.Sequential(nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 3))
+    model[0].compile()
+    return model
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning")  # torch's own, in dynamo
+@pytest.mark.parametrize(("make", "part"), [(compiled_whole, "the model"), (compiled_in_part, "found 0 ")])
+def test_a_compiled_model_is_refused_and_not_trained_another_way_in_silence(make, part):
+    with pytest.raises(UserError, match=f"{part}.*compiled by torch.compile") as error:
+        LotPass(make(), loss)
+    assert "hides" in str(error.value)
+    assert len(str(error.value).splitlines()) == 2
+
+
 class Checkpointed(nn.Module):
     def __init__(self, first, rest):
         super().__init__()

@@ -91,9 +91,10 @@ def test_measuring_leaves_the_model_as_it_is():
     assert module.ledger.lots == 1
 
 
-def test_a_run_that_sizes_its_microbatches_ends_where_a_fixed_one_does(dpexp, store):  # noqa: F811
+def test_a_run_that_sizes_its_microbatches_ends_where_a_fixed_one_does(dpexp, store, capsys):  # noqa: F811
     keys = ["privacy.steps=5", "privacy.deterministic=true"]
     assert dpexp(*TINY, *keys, "physical_batch_size=auto", "memory_mb=0.2") == 0
+    assert "examples fit into memory_mb" in capsys.readouterr().out
     automatic = torch.load(artifact(store, only_run(store), "model.pt"), weights_only=True)["model"]
     store.delete_run(only_run(store).info.run_id)
     assert dpexp(*TINY, *keys) == 0
