@@ -1,7 +1,7 @@
 """Augmented views of examples, drawn anew for every lot; their gradients are averaged before clipping.
 
 De et al. (2022), "Unlocking high-accuracy differentially private image classification through scale",
-arXiv 2204.13650v2, section 3.2: K views of each example cost computation and no privacy.
+arXiv 2204.13650: K views of each example cost computation and no privacy.
 """
 
 from collections.abc import Callable, Sequence

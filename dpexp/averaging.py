@@ -15,7 +15,7 @@ class WeightAverage(AveragedModel):
     """θ̄ ← β_t θ̄ + (1-β_t) θ after every step, from the first released parameters on.
 
     β_t = min(β, (1+t)/(10+t)) after t averaged steps: an average with β near 1 would otherwise hold on to
-    the first of a short run's parameters (De et al., 2022, arXiv 2204.13650v2, appendix C.1).
+    the first of a short run's parameters (the rule of TensorFlow's `ExponentialMovingAverage`).
 
     Args:
         model: The model that trains; its values are copied.

@@ -31,7 +31,7 @@ class LotPass:
             norms, clipping and sums are in the parameters' own.
         views: K, where inputs are (B, K, …): K augmented views of each example, whose mean loss is the
             example's. Its gradient is then the mean over the views *before* it is clipped (De et al., 2022,
-            arXiv 2204.13650v2, section 3.2), so that one example's share is still at most C. None for
+            arXiv 2204.13650), so that one example's share is still at most C. None for
             inputs (B, …).
 
     Raises:

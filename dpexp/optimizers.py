@@ -1,7 +1,7 @@
 """`DPAdamBC`: Adam whose second moment is corrected for the variance of the privacy noise.
 
 Tang, Shpilevskiy and Lécuyer (2023), "DP-AdamBC: your DP-Adam is actually DP-SGD (unless you apply bias
-correction)", arXiv 2312.14334v1. Everything here is post-processing of released gradients.
+correction)", arXiv 2312.14334. Everything here is post-processing of released gradients.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,7 +18,7 @@ class DPAdamBC(torch.optim.Optimizer):
     """Adam on gradients whose entries carry noise of a known variance Φ.
 
     The noise adds Φ to the second moment, so that where it dominates Adam divides every entry by the same
-    √Φ. Algorithm 1 of the paper subtracts it: θ ← θ - η m̂ / √max(v̂ - Φ, γ'). Without noise (Φ = 0) there
+    √Φ. The paper subtracts it: θ ← θ - η m̂ / √max(v̂ - Φ, γ'). Without noise (Φ = 0) there
     is nothing to subtract nor to hold off, and the step is that of `torch.optim.Adam`.
 
     A variance that changes over time enters with the same weights as the squared gradients it came with:
@@ -98,7 +98,7 @@ def _denominator(state: dict[str, Any], group: dict[str, Any]) -> Tensor:
     if not state["noise"]:  # in the order of operations of torch's Adam, to the last bit
         root: float = correction**0.5
         return (second_moment.sqrt() / root).add_(group["eps"])
-    # Tang et al. (2023), Algorithm 1: √max(v̂ - Φ, γ')
+    # Tang et al. (2023): √max(v̂ - Φ, γ')
     return ((second_moment - float(state["noise"])) / correction).clamp_(min=group["floor"]).sqrt_()
 
 

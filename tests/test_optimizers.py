@@ -35,7 +35,7 @@ def test_without_noise_it_is_adam_to_the_last_bit(decay, dtype):
 
 
 def algorithm_1(gradients, *, lr, beta1, beta2, floor, noise_variances):
-    """Tang et al. (2023), Algorithm 1, with sums written out in place of recursions."""
+    """Tang et al. (2023), with sums written out in place of recursions."""
     theta = np.linspace(-1, 1, gradients.shape[1])
     seen = []
     for t in range(1, len(gradients) + 1):
