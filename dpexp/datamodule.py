@@ -2,8 +2,9 @@
 
 import hashlib
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import final
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
+from dpexp.augmentation import Views
 from dpexp.data import Dataset, Examples, Splits
 from dpexp.features import Features
 from dpexp.ledger import Ledger
@@ -32,7 +34,7 @@ class Lot:
 
     Attributes:
         index: t, the step the lot was drawn for.
-        inputs: Shape (n, …).
+        inputs: Shape (n, …), or (n, K, …) for K views of each example.
         targets: Shape (n,).
         members: For each of the step's lots by name, which examples are in it, shape (n,) bool; empty
             where there is one lot.
@@ -52,8 +54,16 @@ class Lot:
 class Lots:
     """The plan's lots in order, as a sized iterable that Lightning takes for a data loader."""
 
-    def __init__(self, plan: PrivacyPlan, source: LotSource, inputs: Tensor, targets: Tensor) -> None:
+    def __init__(
+        self,
+        plan: PrivacyPlan,
+        source: LotSource,
+        inputs: Tensor,
+        targets: Tensor,
+        views: Callable[[Tensor, int], Tensor],
+    ) -> None:
         self._plan, self._source, self._inputs, self._targets = plan, source, inputs, targets
+        self._views = views
         self.drawn = 0
 
     def __len__(self) -> int:
@@ -65,7 +75,7 @@ class Lots:
             self.drawn += 1
             rows = torch.from_numpy(drawn.rows)
             members = {name: torch.from_numpy(member) for name, member in drawn.members.items()}
-            yield Lot(index, self._inputs[rows], self._targets[rows], members)
+            yield Lot(index, self._views(self._inputs[rows], index), self._targets[rows], members)
 
 
 class _Batches:
@@ -93,6 +103,7 @@ class LotDataModule(pl.LightningDataModule):
         ledger: The run's ledger.
         lots: The secret stream that lots are drawn from.
         noise: What the features' releases are noised with.
+        views: Augmented views of the examples of a lot; None for the examples themselves.
     """
 
     def __init__(
@@ -104,10 +115,12 @@ class LotDataModule(pl.LightningDataModule):
         ledger: Ledger,
         lots: Stream,
         noise: Noise,
+        views: Views | None = None,
     ) -> None:
         super().__init__()
         self._plan, self._data, self._features = plan, data, features
         self._ledger, self._stream, self._noise = ledger, lots, noise
+        self._views = _as_they_are if views is None else partial(views.of, stream=lots.child("views"))
         self._splits: Splits | None = None
         self._tensors: dict[str, tuple[Tensor, Tensor]] = {}
         self._lots: Lots | None = None
@@ -144,7 +157,11 @@ class LotDataModule(pl.LightningDataModule):
         self.fitted = fitted
         inputs, targets = self._tensors["train"]
         self._lots = Lots(
-            self._plan, LotSource(self._plan.sampling, self._stream, len(targets)), inputs, targets
+            self._plan,
+            LotSource(self._plan.sampling, self._stream, len(targets)),
+            inputs,
+            targets,
+            self._views,
         )
 
     def train_dataloader(self) -> Lots:
@@ -176,6 +193,10 @@ class LotDataModule(pl.LightningDataModule):
     @staticmethod
     def _evaluation_and_training(splits: Splits) -> dict[str, Examples]:
         return {"train": splits.train, "validation": splits.validation, "test": splits.test}
+
+
+def _as_they_are(inputs: Tensor, lot: int) -> Tensor:
+    return inputs
 
 
 def _as_tensors(examples: Examples, inputs: np.ndarray) -> tuple[Tensor, Tensor]:

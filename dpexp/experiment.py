@@ -9,6 +9,7 @@ from dpexp.accounting import AnyAccountant
 from dpexp.data import Dataset
 from dpexp.features import Features
 from dpexp.lots import PoissonSampling
+from dpexp.options import Options
 from dpexp.plan import PrivacyPlan
 from dpexp.privacy import Privacy
 from dpexp.schedules import AbstractSchedule
@@ -67,8 +68,9 @@ class Experiment:
         trainer: Makes the Lightning trainer from what training adds to it.
         tracking: Where runs are recorded.
         seed: Governs initialisation only.
-        physical_batch_size: Examples at once in memory; None for the whole lot.
+        physical_batch_size: Examples at once in memory; None for the whole lot, `auto` for as many as fit.
         config: The configuration as plain values, for the record.
+        options: How it is computed and shown; None for what the root keys of `config` say.
     """
 
     name: str
@@ -83,14 +85,18 @@ class Experiment:
     trainer: "Callable[..., pl.Trainer]"
     tracking: MLflowTracking
     seed: int = 0
-    physical_batch_size: int | None = None
+    physical_batch_size: int | str | None = None
     config: Mapping[str, Any]
+    options: Options | None = None
 
     def __post_init__(self) -> None:
         _validate.integer("seed", self.seed, at_least=0)
-        if self.physical_batch_size is not None:
-            size = _validate.integer("physical_batch_size", self.physical_batch_size, at_least=1)
+        if self.physical_batch_size not in (None, "auto"):
+            hint = "Or auto, for as many as fit into memory_mb; null for the whole lot."
+            size = _validate.integer("physical_batch_size", self.physical_batch_size, at_least=1, hint=hint)
             object.__setattr__(self, "physical_batch_size", size)
+        if self.options is None:
+            object.__setattr__(self, "options", Options.of(self.config))
 
     def plan(self) -> PrivacyPlan:
         """All the privacy arithmetic, from declared facts; no data is touched."""

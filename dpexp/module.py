@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pytorch_lightning as pl
 import torch
@@ -9,8 +10,10 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from dpexp import _validate
+from dpexp.averaging import WeightAverage
 from dpexp.datamodule import Lot
-from dpexp.gradients import ClippedSum, grouped_clipped_sum
+from dpexp.forward import LotPass
+from dpexp.gradients import Checked, ClippedSum
 from dpexp.ledger import Ledger
 from dpexp.noise import Noise
 from dpexp.plan import PrivacyPlan, StepPlan
@@ -19,7 +22,7 @@ from dpexp.schedules import AbstractSchedule
 
 __all__ = ["DPModule", "Evaluation", "Observation", "classification_loss"]
 
-OptimizerFactory = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
+OptimizerFactory = Callable[[Iterable[Any]], torch.optim.Optimizer]
 
 
 @dataclass(frozen=True)
@@ -51,9 +54,12 @@ class DPModule(pl.LightningModule):
         plan: What each step does.
         ledger: Charged inside every step.
         noise: Where the sanitizer's noise comes from.
-        optimizer: Makes the optimizer from the parameters.
+        optimizer: Makes the optimizer from the plan's groups of parameters.
         learning_rate: η over the lots.
         physical_batch_size: How many examples at once; None for the whole lot.
+        ema: Decay of an average of the weights, which is then what is evaluated; None for none.
+        autocast: Lower precision of the forward and backward pass, as of `LotPass`.
+        views: K where a lot's inputs are (n, K, …), as of `LotPass`.
     """
 
     def __init__(
@@ -66,16 +72,22 @@ class DPModule(pl.LightningModule):
         optimizer: OptimizerFactory,
         learning_rate: AbstractSchedule,
         physical_batch_size: int | None,
+        ema: float | None = None,
+        autocast: torch.dtype | None = None,
+        views: int | None = None,
     ) -> None:
         super().__init__()
         self.automatic_optimization = False
         self.model, self.plan, self.ledger = model, plan, ledger
-        self.sanitizer = Sanitizer(plan.assign(trainable_names(model)), noise)
+        self._groups = plan.assign(trainable_names(model))
+        self.sanitizer = Sanitizer(self._groups, noise)
+        self._pass = LotPass(model, classification_loss, autocast=autocast, views=views)
+        self.average = None if ema is None else WeightAverage(model, decay=ema)
         self.observation: Observation | None = None
         self.evaluation: Evaluation | None = None
         self._optimizer_factory = optimizer
         self._learning_rate = learning_rate
-        self._physical_batch_size = physical_batch_size
+        self.physical_batch_size = physical_batch_size
         self._correct, self._loss, self._count = 0, 0.0, 0
 
     def training_step(self, lot: Lot, batch_idx: int) -> None:
@@ -84,42 +96,53 @@ class DPModule(pl.LightningModule):
         # Charge the lot's privacy cost, before anything of it is released.
         self.ledger.reserve(step)
         # Compute the per-example gradients, clip each to C, and sum.
-        clipped = grouped_clipped_sum(
-            self.model,
-            classification_loss,
-            lot.inputs,
-            lot.targets,
-            self.sanitizer.clips(step, lot.members),
-            self._physical_batch_size,
+        clipped = self._pass.clipped_sum(
+            lot.inputs, lot.targets, self.sanitizer.clips(step, lot.members), self.physical_batch_size
         )
         # Add noise of std σC to the sum, and divide by the expected lot size L.
         in_force = self.sanitizer.in_force(step)  # before the release moves an adaptive C
         within = self.sanitizer.within(clipped.norms, step, lot.members)
         gradients = self.sanitizer.release(clipped.sums, step, within)
         # Descend: θ ← θ - η g̃.
-        self._descend(gradients, self._learning_rate.at(step.index, self.plan.lots_per_epoch))
+        self._descend(gradients, in_force)
         self.observation = Observation(clipped, in_force)
 
+    def check(self, inputs: Tensor, targets: Tensor) -> Checked:
+        """The behavioural check on random rows."""
+        return self._pass.check(inputs, targets, self.sanitizer.clips(self.plan.step(0), {}))
+
+    def rehearse(self, inputs: Tensor, targets: Tensor) -> None:
+        """What a step does with one microbatch of random rows, without a result."""
+        self._pass.clipped_sum(inputs, targets, self.sanitizer.clips(self.plan.step(0), {}), None)
+
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """The optimizer, over the trainable parameters.
+        """The optimizer, with one group of parameters for each of the plan's, in their order.
 
         Raises:
             UserError: The optimizer refuses its arguments.
         """
+        groups = [
+            {"params": [self.model.get_parameter(name) for name in names]} for names in self._groups.values()
+        ]
         try:
-            return self._optimizer_factory(p for p in self.model.parameters() if p.requires_grad)
+            return self._optimizer_factory(groups)
         except (TypeError, ValueError) as error:
             raise _validate.UserError(f"optimizer: {error}. See the keys of the optimizer group.") from error
 
+    @property
+    def released(self) -> nn.Module:
+        """The model that is evaluated: of the last released parameters, or of their average."""
+        return self.model if self.average is None else self.average
+
     def forward(self, inputs: Tensor) -> Tensor:
-        """The model's outputs."""
-        outputs: Tensor = self.model(inputs)
+        """The released model's outputs."""
+        outputs: Tensor = self.released(inputs)
         return outputs
 
     def validation_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
         """Adds one batch to the evaluation."""
         inputs, targets = batch
-        outputs = self.model(inputs)
+        outputs = self(inputs)
         self._correct += int((outputs.argmax(dim=1) == targets).sum())
         self._loss += float(classification_loss(outputs, targets).sum())
         self._count += len(targets)
@@ -137,14 +160,20 @@ class DPModule(pl.LightningModule):
     on_test_epoch_start = on_validation_epoch_start
     on_test_epoch_end = on_validation_epoch_end
 
-    def _descend(self, gradients: Mapping[str, Tensor], learning_rate: float) -> None:
+    def _descend(self, gradients: Mapping[str, Tensor], step: StepPlan) -> None:
         for name, gradient in gradients.items():
             self.model.get_parameter(name).grad = gradient
         optimizer = self.optimizers()
         assert isinstance(optimizer, pl.core.optimizer.LightningOptimizer)
+        learning_rate = self._learning_rate.at(step.index, self.plan.lots_per_epoch)
         for parameters in optimizer.param_groups:
             parameters["lr"] = learning_rate
+        if "noise_variance" in optimizer.defaults:
+            for parameters, group in zip(optimizer.param_groups, step.groups, strict=True):
+                parameters["noise_variance"] = (group.noise_std / group.divisor) ** 2
         optimizer.step()
+        if self.average is not None:
+            self.average.update_parameters(self.model)
 
 
 def trainable_names(model: nn.Module) -> list[str]:

@@ -85,6 +85,10 @@ def split_prefix(privacy: str) -> str:
     return "" if privacy == "public" else "nonprivate/"
 
 
+def _on_cpu(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    return {name: tensor.cpu() for name, tensor in model.state_dict().items()}
+
+
 def _solved(plan: PrivacyPlan) -> dict[str, Any]:
     sigmas = {group.noise_multiplier.in_words for group in plan.groups}
     solved = {
@@ -110,10 +114,11 @@ def _tags(experiment: Experiment, plan: PrivacyPlan) -> dict[str, str]:
 
 
 def _log_model(run: Run, module: DPModule, datamodule: LotDataModule) -> None:
-    weights = {name: tensor.cpu() for name, tensor in module.model.state_dict().items()}
+    weights = _on_cpu(module.model)
+    average = None if module.average is None else _on_cpu(module.average.module)
     directions = getattr(datamodule.fitted, "directions", None)
     projection = None if directions is None else torch.from_numpy(np.asarray(directions))
     with TemporaryDirectory() as folder:
         path = Path(folder) / "model.pt"
-        torch.save({"model": weights, "projection": projection}, path)
+        torch.save({"model": weights, "average": average, "projection": projection}, path)
         run.log_artifact(path)

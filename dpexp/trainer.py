@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
+import torch
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 
 from dpexp import _validate
 from dpexp.plan import PrivacyPlan
 
-__all__ = ["fit", "make_trainer", "test"]
+__all__ = ["autocast_of", "fit", "make_trainer", "test"]
 
 _FROM_THE_PLAN = "the plan sets it: change privacy.steps, privacy.epochs or privacy.epsilon"
 _MANUAL = "it would change the gradient between the sanitizer and the optimizer"
@@ -28,6 +29,7 @@ _ALLOWED = (
     "inference_mode",
     "profiler",
 )
+_PRECISIONS = {"32-true": None, "32": None, "bf16-mixed": torch.bfloat16}
 _REFUSED = {
     "max_steps": _FROM_THE_PLAN,
     "max_epochs": _FROM_THE_PLAN,
@@ -92,14 +94,21 @@ def check_trainer_keys(keys: Mapping[str, Any]) -> None:
             reason = _REFUSED.get(key, "dpexp sets it, or it would change which lots and splits are used")
             expected = f"this key to be absent; there are {', '.join(_ALLOWED)}"
             raise _validate.refuse(f"trainer.{key}", value, expected, f"Reason: {reason}.")
-    if str(keys.get("precision", "32-true")) not in ("32-true", "32"):
-        raise _validate.refuse("trainer.precision", keys["precision"], "32-true")
+    if str(keys.get("precision", "32-true")) not in _PRECISIONS:
+        raise _validate.refuse("trainer.precision", keys["precision"], "32-true or bf16-mixed")
     if keys.get("devices", 1) not in (1, "1"):
         hint = "Lots and noise are drawn by one process."
         raise _validate.refuse("trainer.devices", keys["devices"], "1", hint)
     interval = keys.get("val_check_interval", 1)
     if not isinstance(interval, int) or interval < 1:
         raise _validate.refuse("trainer.val_check_interval", interval, "a whole number of lots >= 1")
+
+
+def autocast_of(factory: Callable[..., pl.Trainer]) -> torch.dtype | None:
+    """The lower precision that `trainer.precision` asks for; None for float32."""
+    keys = getattr(factory, "keywords", {})
+    check_trainer_keys(keys)
+    return _PRECISIONS[str(keys.get("precision", "32-true"))]
 
 
 def fit(trainer: pl.Trainer, module: pl.LightningModule, datamodule: pl.LightningDataModule) -> None:

@@ -1,25 +1,29 @@
 """The training task: data, features, lots, Algorithm 1, evaluation and record, in this order."""
 
+import math
 from collections.abc import Callable, Mapping
 
 import pytorch_lightning as pl
 import torch
 from rich.console import Console
+from torch import Tensor
 
+from dpexp.augmentation import Views
 from dpexp.callbacks import LotProgress, Trajectory, spending_recorded
 from dpexp.console import plan_table, show_result
 from dpexp.datamodule import LotDataModule
 from dpexp.experiment import Experiment, Result
-from dpexp.gradients import check_model
 from dpexp.ledger import Ledger
-from dpexp.module import DPModule, classification_loss
+from dpexp.memory import largest_batch
+from dpexp.module import DPModule
 from dpexp.noise import GaussianNoise, Noise, NoNoise, SecureGaussianNoise
+from dpexp.options import Options
 from dpexp.plan import PrivacyPlan
 from dpexp.planning import epsilons_at_end
 from dpexp.record import record_end, record_start, split_prefix
 from dpexp.streams import Stream
 from dpexp.tracking import Run
-from dpexp.trainer import fit, make_trainer, test
+from dpexp.trainer import autocast_of, fit, make_trainer, test
 
 __all__ = ["train"]
 
@@ -41,6 +45,7 @@ def train(experiment: Experiment) -> Result:
         torch.manual_seed(experiment.seed)
         module = _module(experiment, plan, ledger, _noise(plan, stream.child("noise")))
         _check(module, experiment)
+        _fit_into_memory(console, module, experiment)
         # The seed governs initialisation only: dropout and the like are as secret as the lots.
         torch.manual_seed(stream.child("torch").integer())
         trainer = make_trainer(
@@ -80,6 +85,7 @@ def _run_name(experiment: Experiment, plan: PrivacyPlan) -> str:
 
 
 def _module(experiment: Experiment, plan: PrivacyPlan, ledger: Ledger, noise: Noise) -> DPModule:
+    size, views = experiment.physical_batch_size, _views(experiment)
     return DPModule(
         model=experiment.model(),
         plan=plan,
@@ -87,7 +93,10 @@ def _module(experiment: Experiment, plan: PrivacyPlan, ledger: Ledger, noise: No
         noise=noise,
         optimizer=experiment.optimizer,
         learning_rate=experiment.schedule,
-        physical_batch_size=experiment.physical_batch_size,
+        physical_batch_size=None if isinstance(size, str) else size,
+        ema=_options(experiment).ema,
+        autocast=autocast_of(experiment.trainer),
+        views=None if views is None else views.count,
     )
 
 
@@ -99,7 +108,20 @@ def _datamodule(experiment: Experiment, plan: PrivacyPlan, ledger: Ledger, strea
         ledger=ledger,
         lots=stream.child("lots"),
         noise=_noise(plan, stream.child("features")),
+        views=_views(experiment),
     )
+
+
+def _options(experiment: Experiment) -> Options:
+    assert experiment.options is not None
+    return experiment.options
+
+
+def _views(experiment: Experiment) -> Views | None:
+    options = _options(experiment)
+    if options.views is None:
+        return None
+    return Views(count=options.views["count"], transform=options.transform())
 
 
 def _trajectory(run: Run, experiment: Experiment) -> Trajectory:
@@ -117,10 +139,27 @@ def _noise(plan: PrivacyPlan, stream: Stream) -> Noise:
 def _check(module: DPModule, experiment: Experiment) -> None:
     """The optimizer can be made; and the behavioural check, on random rows of the declared shape."""
     module.configure_optimizers()
-    inputs = torch.rand(_CHECKED_ROWS, experiment.features.dimensions)
-    targets = torch.randint(experiment.data.num_classes, (_CHECKED_ROWS,))
-    clips = module.sanitizer.clips(module.plan.step(0), {})
-    check_model(module.model, classification_loss, inputs, targets, clips)
+    module.check(*_random_rows(experiment, _CHECKED_ROWS))
+
+
+def _fit_into_memory(console: Console, module: DPModule, experiment: Experiment) -> None:
+    """Replaces `physical_batch_size: auto` by what fits, found on random rows."""
+    if experiment.physical_batch_size != "auto":
+        return
+    largest = max(lot.size for lot in module.plan.step(0).lots)
+    module.physical_batch_size = largest_batch(
+        lambda rows: module.rehearse(*_random_rows(experiment, rows)),
+        memory_mb=_options(experiment).memory_mb,
+        at_most=math.ceil(2 * largest),
+    )
+    console.print(f"physical_batch_size: {module.physical_batch_size} examples fit into memory_mb")
+
+
+def _random_rows(experiment: Experiment, rows: int) -> tuple[Tensor, Tensor]:
+    views = _options(experiment).views
+    shape = (rows,) if views is None else (rows, views["count"])
+    inputs = torch.rand(*shape, experiment.features.dimensions)
+    return inputs, torch.randint(experiment.data.num_classes, (rows,))
 
 
 def _check_counts(plan: PrivacyPlan, ledger: Ledger, drawn: int, stepped: int) -> None:

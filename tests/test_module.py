@@ -75,7 +75,7 @@ def lots_of(plan, dtype=torch.float64):
     ]
 
 
-def train(plan, lots, *, model=None, noise=None, rate=0.5, size=None, optimizer=torch.optim.SGD):
+def train(plan, lots, *, model=None, noise=None, rate=0.5, size=None, optimizer=torch.optim.SGD, **more):
     torch.manual_seed(0)
     module = DPModule(
         model=model or MLP(D, [], K).to(lots[0].inputs.dtype),
@@ -85,6 +85,7 @@ def train(plan, lots, *, model=None, noise=None, rate=0.5, size=None, optimizer=
         optimizer=functools.partial(optimizer, lr=1.0),
         learning_rate=rate if isinstance(rate, Linear) else Constant(rate),
         physical_batch_size=size,
+        **more,
     )
     factory = functools.partial(pl.Trainer, accelerator="cpu", devices=1)
     trainer = make_trainer(factory, plan=plan, callbacks=[], folder=None)
