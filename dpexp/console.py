@@ -26,12 +26,18 @@ __all__ = [
 ]
 
 
-def plan_table(experiment: Experiment, plan: PrivacyPlan, at_end: Sequence[PrivacyBound]) -> Table:
-    """The plan as a short table: σ, C, L, q, T and ε at the end under each accountant."""
+def plan_table(
+    experiment: Experiment,
+    plan: PrivacyPlan,
+    at_end: Sequence[PrivacyBound],
+    more: Sequence[tuple[str, str]] = (),
+) -> Table:
+    """The plan as a short table: σ, C, L, q, T and ε at the end under each accountant; then `more` rows."""
     table = Table(title=f"Plan of {experiment.name}", show_header=False, title_justify="left", min_width=60)
     table.add_column(style="bold")
     table.add_column()
-    for key, value in [*_training_rows(plan), *_guarantee_rows(plan, at_end), *_data_rows(experiment)]:
+    rows = [*_training_rows(plan), *_guarantee_rows(plan, at_end), *_data_rows(experiment), *more]
+    for key, value in rows:
         table.add_row(key, value)
     return table
 

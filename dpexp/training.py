@@ -1,6 +1,7 @@
 """The training task: data, features, lots, Algorithm 1, evaluation and record, in this order."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping
 
 import pytorch_lightning as pl
@@ -13,6 +14,7 @@ from dpexp.callbacks import LotProgress, Trajectory, spending_recorded
 from dpexp.console import plan_table, show_result
 from dpexp.datamodule import LotDataModule
 from dpexp.experiment import Experiment, Result
+from dpexp.gradients import Checked
 from dpexp.ledger import Ledger
 from dpexp.memory import largest_batch
 from dpexp.module import DPModule
@@ -44,7 +46,7 @@ def train(experiment: Experiment) -> Result:
     with torch.random.fork_rng():
         torch.manual_seed(experiment.seed)
         module = _module(experiment, plan, ledger, _noise(plan, stream.child("noise")))
-        _check(module, experiment)
+        checked = _check(module, experiment)
         _fit_into_memory(console, module, experiment)
         # The seed governs initialisation only: dropout and the like are as secret as the lots.
         torch.manual_seed(stream.child("torch").integer())
@@ -55,7 +57,7 @@ def train(experiment: Experiment) -> Result:
             folder=experiment.tracking.folder,
         )
         datamodule = _datamodule(experiment, plan, ledger, stream)
-        console.print(plan_table(experiment, plan, at_end))
+        console.print(plan_table(experiment, plan, at_end, [("gradients", _gradients_in_words(checked))]))
         datamodule.prepare_data()
         with (
             experiment.tracking.run(name=experiment.name, run_name=_run_name(experiment, plan)) as run,
@@ -136,10 +138,20 @@ def _noise(plan: PrivacyPlan, stream: Stream) -> Noise:
     return NoNoise() if plan.guarantee is None else _NOISES[plan.noise](stream)
 
 
-def _check(module: DPModule, experiment: Experiment) -> None:
+def _check(module: DPModule, experiment: Experiment) -> Checked:
     """The optimizer can be made; and the behavioural check, on random rows of the declared shape."""
     module.configure_optimizers()
-    module.check(*_random_rows(experiment, _CHECKED_ROWS))
+    return module.check(*_random_rows(experiment, _CHECKED_ROWS))
+
+
+def _gradients_in_words(checked: Checked) -> str:
+    """The rules that per-example gradients go by, and what the behavioural check found."""
+    counts = Counter(checked.rules.values())
+    rules = ", ".join(f"{rule} for {count} parameters" for rule, count in counts.items())
+    return (
+        f"{rules}; on {checked.rows} random rows no row reached another's gradient, and sums were those of "
+        f"single examples to {checked.deviation:.0e}"
+    )
 
 
 def _fit_into_memory(console: Console, module: DPModule, experiment: Experiment) -> None:
