@@ -48,7 +48,14 @@ class Trajectory(pl.Callback):
     def __init__(self, recorder: Recorder, *, every: int, validation: str) -> None:
         self._recorder, self._every, self._validation = recorder, every, validation
         self._recorded_privacy_at = -1
+        self._validated_at = -1
         self._started = (0, time.perf_counter())
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Records what was spent before the first lot."""
+        assert isinstance(pl_module, DPModule)
+        if pl_module.ledger.releases:
+            self._record_privacy(pl_module)
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
         """Records the trajectory, every so many lots."""
@@ -69,12 +76,15 @@ class Trajectory(pl.Callback):
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Records accuracy and loss, with ε at the very same step so that they can be plotted together."""
         assert isinstance(pl_module, DPModule)
-        self._started = (pl_module.ledger.lots, time.perf_counter())  # steps are timed without evaluations
-        assert pl_module.evaluation is not None
-        found = pl_module.evaluation
+        lots, found = pl_module.ledger.lots, pl_module.evaluation
+        self._started = (lots, time.perf_counter())  # steps are timed without evaluations
+        if lots == self._validated_at:
+            return
+        assert found is not None
         metrics = {f"{self._validation}/accuracy": found.accuracy, f"{self._validation}/loss": found.loss}
-        self._recorder.record(pl_module.ledger.lots, metrics)
+        self._recorder.record(lots, metrics)
         self._record_privacy(pl_module)
+        self._validated_at = lots
 
     def _record_privacy(self, module: DPModule) -> None:
         ledger = module.ledger
@@ -194,7 +204,8 @@ class LotProgress(pl.Callback):
         if module.ledger.latest is not None:
             parts.append(f"ε ≤ {module.ledger.latest.rounded_up(4)}")
         if module.evaluation is not None and self._validation_privacy == "public":
-            parts.append(f"accuracy {module.evaluation.accuracy:.2%}")
+            found = module.evaluation
+            parts.append(f"accuracy {found.accuracy:.2%} at {found.lots}")
         return "  ".join(parts)
 
     def _close(self) -> None:

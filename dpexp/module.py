@@ -35,10 +35,11 @@ class Observation:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Accuracy and mean loss on a whole split."""
+    """Accuracy and mean loss on a whole split, after so many lots."""
 
     accuracy: float
     loss: float
+    lots: int
 
 
 def classification_loss(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -154,7 +155,7 @@ class DPModule(pl.LightningModule):
 
     def on_validation_epoch_end(self) -> None:
         """Closes the evaluation of a split."""
-        self.evaluation = Evaluation(self._correct / self._count, self._loss / self._count)
+        self.evaluation = Evaluation(self._correct / self._count, self._loss / self._count, self.ledger.lots)
 
     test_step = validation_step
     on_test_epoch_start = on_validation_epoch_start

@@ -19,7 +19,9 @@ class Line:
     y: Sequence[float]
 
 
-def save_png(lines: Sequence[Line], path: Path, *, title: str, x_label: str, y_label: str) -> Path:
+def save_png(
+    lines: Sequence[Line], path: Path, *, title: str, x_label: str, y_label: str, y_scale: str = "linear"
+) -> Path:
     """Draws the lines into a file, made whole or not at all; returns its path."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -29,7 +31,7 @@ def save_png(lines: Sequence[Line], path: Path, *, title: str, x_label: str, y_l
     axes = figure.add_subplot()
     for line, style in zip(lines, _STYLES * len(lines), strict=False):
         axes.plot(line.x, line.y, linestyle=style, label=line.label)
-    axes.set(title=title, xlabel=x_label, ylabel=y_label, ylim=(0, None))
+    axes.set(title=title, xlabel=x_label, ylabel=y_label, yscale=y_scale)
     axes.grid(alpha=0.3)
     axes.legend()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -39,7 +41,9 @@ def save_png(lines: Sequence[Line], path: Path, *, title: str, x_label: str, y_l
     return path
 
 
-def terminal_plot(lines: Sequence[Line], *, title: str, x_label: str, y_label: str) -> str:
+def terminal_plot(
+    lines: Sequence[Line], *, title: str, x_label: str, y_label: str, y_scale: str = "linear"
+) -> str:
     """The lines drawn with characters."""
     import plotext
 
@@ -48,6 +52,7 @@ def terminal_plot(lines: Sequence[Line], *, title: str, x_label: str, y_label: s
     plotext.theme("clear")
     for line, marker in zip(lines, _MARKERS * len(lines), strict=False):
         plotext.plot(list(line.x), list(line.y), label=line.label, marker=marker)
+    plotext.yscale(y_scale)
     plotext.title(title)
     plotext.xlabel(x_label)
     plotext.ylabel(y_label)

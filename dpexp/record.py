@@ -1,6 +1,7 @@
 """What a run leaves in MLflow besides its trajectory: params, plan, statement, data set, model, finals."""
 
 import json
+import platform
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,6 +11,7 @@ import numpy as np
 import torch
 import yaml
 
+from dpexp import __version__
 from dpexp.accounting import Kind, PrivacyBound
 from dpexp.datamodule import LotDataModule
 from dpexp.experiment import Experiment, Result
@@ -53,7 +55,7 @@ def record_end(
     epsilon = None if plan.guarantee is None else float(module.ledger.epsilon())
     delta = None if plan.guarantee is None else plan.guarantee.budget.delta
     if epsilon is not None and delta is not None:
-        run.record(steps, {"final/epsilon": epsilon, "final/delta": delta} | _other_figures(at_end))
+        run.record(steps, {"final/epsilon": epsilon, "final/delta": delta} | _other_figures(module, at_end))
     words = statement(experiment, plan, module.ledger)
     run.log_text(words, "privacy_statement.txt")
     _log_model(run, module, datamodule)
@@ -70,9 +72,10 @@ def record_end(
     )
 
 
-def _other_figures(at_end: Sequence[PrivacyBound]) -> dict[str, float]:
-    """ε at the end by every other accountant, under a name that says what kind of figure it is."""
-    _, *others = at_end
+def _other_figures(module: DPModule, at_end: Sequence[PrivacyBound]) -> dict[str, float]:
+    """ε at the end by the accountants that have no trajectory, each under its kind."""
+    recorded = {companion.accountant.name for companion in module.ledger.companions}
+    others = [bound for bound in at_end[1:] if bound.accountant not in recorded]
     return {f"{_section(bound)}/epsilon_{bound.accountant}": float(bound) for bound in others}
 
 
@@ -104,6 +107,10 @@ def _tags(experiment: Experiment, plan: PrivacyPlan) -> dict[str, str]:
         "dpexp.private": str(plan.guarantee is not None).lower(),
         "dpexp.experiment": experiment.name,
         "mlflow.source.name": "dpexp",
+        "dpexp.version": __version__,
+        "dpexp.python": platform.python_version(),
+        "dpexp.torch": torch.__version__,
+        "dpexp.numpy": np.__version__,
     }
     if plan.guarantee is not None:
         tags["dpexp.epsilon_kind"] = str(Kind.CERTIFIED)

@@ -67,6 +67,8 @@ class Plan:
 
     def __post_init__(self) -> None:
         _validate.one_of("task.format", self.format, _FORMATS)
+        if isinstance(self.calibrate, str) or not isinstance(self.calibrate, Sequence):
+            raise _validate.refuse("task.calibrate", self.calibrate, "a list of ε, such as [0.5,1,2]")
         for target in self.calibrate:
             _validate.number("task.calibrate", target, above=0)
 
@@ -121,14 +123,17 @@ class Figure2:
         path = experiment.tracking.folder / "figures" / "figure2.png"
         title = f"q = {self.sampling_probability:g}, σ = {self.noise_multiplier:g}, δ = {self.delta:g}"
         lines = [Line(f"{curve.name} ({curve.kind})", self.epochs, _floats(curve)) for curve in curves]
-        save_png(lines, path, title=title, x_label="epochs", y_label="ε")
+        save_png(lines, path, title=title, x_label="epochs", y_label="ε", y_scale="log")
         if self.format == "json":
             values = {curve.name: {"kind": curve.kind, "epsilon": _floats(curve)} for curve in curves}
             print(json.dumps({"epochs": list(self.epochs), "curves": values, "png": str(path)}, indent=2))
             return
         console = Console()
         console.print(figure_2_table(self.epochs, curves, title))
-        console.print(terminal_plot(lines, title=title, x_label="epochs", y_label="epsilon"), markup=False)
+        console.print(
+            terminal_plot(lines, title=title, x_label="epochs", y_label="epsilon", y_scale="log"),
+            markup=False,
+        )
         console.print(str(path), soft_wrap=True)
 
 

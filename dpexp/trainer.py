@@ -14,7 +14,7 @@ from lightning_fabric.utilities.exceptions import MisconfigurationException
 from dpexp import _validate
 from dpexp.plan import PrivacyPlan
 
-__all__ = ["autocast_of", "fit", "make_trainer", "test"]
+__all__ = ["autocast_of", "fit", "make_trainer", "test", "validate"]
 
 _FROM_THE_PLAN = "the plan sets it: change privacy.steps, privacy.epochs or privacy.epsilon"
 _MANUAL = "it would change the gradient between the sanitizer and the optimizer"
@@ -115,6 +115,12 @@ def fit(trainer: pl.Trainer, module: pl.LightningModule, datamodule: pl.Lightnin
     """Trains for the trainer's steps."""
     with _without_a_known_warning():
         trainer.fit(module, datamodule=datamodule)
+
+
+def validate(trainer: pl.Trainer, module: pl.LightningModule, datamodule: pl.LightningDataModule) -> None:
+    """Evaluates on the validation split."""
+    with _without_a_known_warning():
+        trainer.validate(module, datamodule=datamodule, verbose=False)
 
 
 def test(trainer: pl.Trainer, module: pl.LightningModule, datamodule: pl.LightningDataModule) -> None:

@@ -1,5 +1,6 @@
 """The training task: data, features, lots, Algorithm 1, evaluation and record, in this order."""
 
+import copy
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -9,6 +10,7 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
+from dpexp import _validate
 from dpexp.augmentation import Views
 from dpexp.callbacks import LotProgress, Trajectory, spending_recorded
 from dpexp.console import plan_table, show_result
@@ -25,7 +27,7 @@ from dpexp.planning import epsilons_at_end
 from dpexp.record import record_end, record_start, split_prefix
 from dpexp.streams import Stream
 from dpexp.tracking import Run
-from dpexp.trainer import autocast_of, fit, make_trainer, test
+from dpexp.trainer import autocast_of, fit, make_trainer, test, validate
 
 __all__ = ["train"]
 
@@ -68,6 +70,7 @@ def train(experiment: Experiment) -> Result:
             datamodule.setup("fit")
             fit(trainer, module, datamodule)
             _check_counts(plan, ledger, datamodule.lots_drawn, trainer.global_step)
+            validate(trainer, module, datamodule)  # so that the last ε has its accuracy too
             test(trainer, module, datamodule)
             result = record_end(run, experiment, module, datamodule, at_end)
     show_result(console, result)
@@ -141,7 +144,22 @@ def _noise(plan: PrivacyPlan, stream: Stream) -> Noise:
 def _check(module: DPModule, experiment: Experiment) -> Checked:
     """The optimizer can be made; and the behavioural check, on random rows of the declared shape."""
     module.configure_optimizers()
-    return module.check(*_random_rows(experiment, _CHECKED_ROWS))
+    inputs, targets = _random_rows(experiment, _CHECKED_ROWS)
+    _check_outputs(
+        module, inputs if _views(experiment) is None else inputs[:, 0], experiment.data.num_classes
+    )
+    return module.check(inputs, targets)
+
+
+def _check_outputs(module: DPModule, inputs: Tensor, num_classes: int) -> None:
+    trial = copy.deepcopy(module.model).eval()
+    with torch.no_grad():
+        shape = tuple(trial(inputs).shape)
+    if len(shape) != 2 or shape[0] != len(inputs) or shape[1] < num_classes:
+        expected = (
+            f"({len(inputs)}, {num_classes}): one row of data.num_classes = {num_classes} logits an example"
+        )
+        raise _validate.refuse("model: shape of its outputs", shape, expected)
 
 
 def _gradients_in_words(checked: Checked) -> str:

@@ -59,6 +59,8 @@ MISTAKES = [
     ([SMOKE, "physical_batch_size=0"], ["physical_batch_size = 0"]),
     ([SMOKE, "seed=-1"], ["seed = -1"]),
     ([SMOKE, "tracking.every=0"], ["tracking.every = 0"]),
+    ([SMOKE, "model.out_features=7"], ["model: shape of its outputs = (5, 7)", "data.num_classes = 10"]),
+    ([SMOKE, "task=plan", "task.calibrate=true"], ["task.calibrate = True", "[0.5,1,2]"]),
     ([SMOKE, "privacy.delta="], ["privacy.delta"]),
     ([SMOKE, "privacy.delta=[1"], ["privacy.delta"]),
 ]
@@ -83,6 +85,15 @@ def test_a_misspelt_key_in_an_experiment_file_is_an_error(dpexp, outputs, tmp_pa
     (folder / "mine.yaml").write_text(text, encoding="utf-8")
     assert dpexp("--config-dir", str(folder.parent), "+experiment=mine") == 1
     assert "Did you mean noise_multiplier?" in capsys.readouterr().err
+
+
+def test_the_model_of_the_guide_runs_as_it_is_printed(dpexp, outputs, tmp_path):
+    guide = (REPOSITORY / "docs" / "guide" / "keys.md").read_text(encoding="utf-8")
+    [block] = [part for part in guide.split("```yaml\n") if "_target_: torch.nn.Linear" in part]
+    folder = tmp_path / "mine" / "experiment"
+    folder.mkdir(parents=True)
+    (folder / "linear.yaml").write_text(block.split("```")[0], encoding="utf-8")
+    assert dpexp("--config-dir", str(folder.parent), "+experiment=linear", "privacy.steps=2") == 0
 
 
 def test_the_traceback_is_there_on_request(dpexp, outputs, monkeypatch):

@@ -309,6 +309,24 @@ def test_privacy_none_takes_the_keys_of_clipping(dpexp, store):
     assert dpexp(*TINY, "privacy=none", *keys, "privacy.steps=2") == 0
 
 
+def test_the_last_lot_has_accuracy_and_epsilon_however_short_the_run(dpexp, store):
+    assert dpexp("+experiment=smoke", "privacy.steps=7", "trainer.val_check_interval=100") == 0
+    run = only_run(store)
+    assert set(series(store, run, "val/accuracy")) == {7}
+    assert 7 in series(store, run, "privacy/epsilon")
+
+
+def test_each_step_has_one_point_and_the_first_is_what_came_before_the_lots(dpexp, store):
+    features = ["features=dp_pca", "features.components=9"]
+    assert dpexp(*TINY, *features, "privacy.steps=10", "accountant=moments") == 0
+    run = only_run(store)
+    for key in ("privacy/epsilon", "privacy/epsilon_rdp", "val/accuracy"):
+        steps = [point.step for point in store.get_metric_history(run.info.run_id, key)]
+        assert len(steps) == len(set(steps)), key
+    assert series(store, run, "privacy/epsilon")[0] == pytest.approx(0.6966, abs=1e-3)
+    assert "dpexp.version" in run.data.tags
+
+
 def test_secure_noise_runs_and_says_so(dpexp, store, capsys):
     assert dpexp(*TINY, "privacy.noise=secure", "privacy.steps=5") == 0
     assert "ChaCha20" in capsys.readouterr().out

@@ -34,6 +34,8 @@ def find(
         UserError: If a file is found nowhere. It says why each source failed and how to place files.
     """
     found, reasons = _ask(placed, wanted)
+    for reason in reasons:
+        logger.warning("%s; the next source is asked", reason)
     missing = _missing(wanted, found)
     if missing:
         with cache.locked():

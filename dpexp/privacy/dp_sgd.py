@@ -212,8 +212,10 @@ def _cannot_afford(before: float, draft: PrivacyPlan) -> _validate.UserError:
         event = draft.step(0).event
         assert event is not None
         one.charge(event)
-        expected = f"at least {_round_up(one.epsilon())}, what {names + ' and ' if names else ''}one lot cost"
-    hint = "Raise privacy.epsilon or the noise multipliers, lower privacy.lot_size, or set accountant=rdp."
+        together = f"{names} and one lot cost" if names else "one lot costs"
+        expected = f"at least {_round_up(one.epsilon())}, what {together}"
+    hint = "Raise privacy.epsilon or the noise multipliers, or lower privacy.lot_size"
+    hint += "." if draft.guarantee.accountant.name == "pld" else ", or set accountant=pld, which is tighter."
     return _validate.refuse("privacy.epsilon", budget.epsilon, f"{expected} at δ = {budget.delta:g}", hint)
 
 
