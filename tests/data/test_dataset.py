@@ -1,6 +1,4 @@
 import dataclasses
-import subprocess
-import sys
 
 import pytest
 
@@ -64,10 +62,3 @@ def test_a_data_set_without_load_cannot_be_built():
     declared = {field.name: getattr(digits(), field.name) for field in dataclasses.fields(Digits)}
     with pytest.raises(TypeError, match="abstract"):
         Dataset(**declared)
-
-
-def test_importing_data_sets_imports_neither_torch_nor_what_only_fetching_needs():
-    heavy = "{'torch', 'sklearn', 'pooch', 'requests'}"
-    code = f"import sys, dpexp.data; print(sorted({heavy} & set(sys.modules)))"
-    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert printed.stdout == "[]\n"
