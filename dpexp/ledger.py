@@ -95,7 +95,8 @@ class Ledger:
         budget = self.account.budget
         limit = "" if budget.epsilon is None else f" within ε = {budget.epsilon:g} at δ = {budget.delta:g}"
         return BudgetSpentError(
-            f"{words}{limit}; ε = {self.epsilon().rounded_up(6)} is spent. Nothing more was released."
+            f"{words}{limit}; ε ≤ {self.epsilon().rounded_up(6)} (certified) is spent. "
+            "Nothing more was released."
         )
 
 

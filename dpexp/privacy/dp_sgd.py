@@ -9,6 +9,7 @@ from dpexp import _validate
 from dpexp.accounting import (
     AnyAccountant,
     Budget,
+    PrivacyBound,
     Relation,
     Release,
     RenyiAccountant,
@@ -166,13 +167,13 @@ class DPSGD:
     def _solve_noise_multiplier(self, draft: PrivacyPlan) -> float:
         assert self.epsilon is not None
 
-        def epsilon_at(sigma: float) -> float:
+        def epsilon_at(sigma: float) -> PrivacyBound:
             assert draft.guarantee is not None
             candidate = replace(self, noise_multiplier=sigma)._draft(
                 draft.num_examples, draft.sampling, draft.guarantee
             )
             account = draft.guarantee.charged_account(draft.guarantee.accountant)
-            return float(total(account, list(candidate.phases(candidate.steps))))
+            return total(account, list(candidate.phases(candidate.steps)))
 
         try:
             return smallest_noise_multiplier(epsilon_at, self.epsilon, key="privacy.epsilon")
@@ -216,7 +217,9 @@ def _cannot_afford(before: float, draft: PrivacyPlan) -> _validate.UserError:
         expected = f"at least {_round_up(one.epsilon())}, what {together}"
     hint = "Raise privacy.epsilon or the noise multipliers, or lower privacy.lot_size"
     hint += "." if draft.guarantee.accountant.name == "pld" else ", or set accountant=pld, which is tighter."
-    return _validate.refuse("privacy.epsilon", budget.epsilon, f"{expected} at δ = {budget.delta:g}", hint)
+    accountant = draft.guarantee.accountant
+    expected += f" at δ = {budget.delta:g} ({accountant.kind}, accountant {accountant.name})"
+    return _validate.refuse("privacy.epsilon", budget.epsilon, expected, hint)
 
 
 def _round_up(epsilon: float) -> str:
