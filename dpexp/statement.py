@@ -1,6 +1,6 @@
 """The guarantee of a run in words."""
 
-from dpexp.accounting import Composed, Event, Repeated, Statement, without_amplification
+from dpexp.accounting import Composed, Event, Release, Repeated, Statement, without_amplification
 from dpexp.accounting.statement import KEYED, SECRET
 from dpexp.experiment import Experiment
 from dpexp.ledger import Ledger
@@ -23,7 +23,7 @@ def statement(experiment: Experiment, plan: PrivacyPlan, ledger: Ledger) -> str:
         Statement(
             epsilon=ledger.epsilon(),
             sampler=plan.sampling.in_words,
-            releases=guarantee.releases,
+            releases=(*guarantee.releases, *_counts(plan)),
             steps=ledger.lots,
             num_examples=plan.num_examples,
             if_sampling_fails=without_amplification(
@@ -34,6 +34,16 @@ def statement(experiment: Experiment, plan: PrivacyPlan, ledger: Ledger) -> str:
             randomness=KEYED if plan.deterministic else SECRET,
             not_covered=_NOT_COVERED,
         )
+    )
+
+
+def _counts(plan: PrivacyPlan) -> tuple[Release, ...]:
+    """What adaptive clipping asks of each lot; its price is in the lots' own."""
+    queries = {group.name: group.query for group in plan.step(0).groups}
+    return tuple(
+        Release(f"the noisy counts that move the clip norm of {name}", query.event)
+        for name, query in queries.items()
+        if query is not None
     )
 
 

@@ -331,3 +331,9 @@ def test_secure_noise_runs_and_says_so(dpexp, store, capsys):
     assert dpexp(*TINY, "privacy.noise=secure", "privacy.steps=5") == 0
     assert "ChaCha20" in capsys.readouterr().out
     assert only_run(store).info.status == "FINISHED"
+
+
+def test_the_statement_names_the_counts_of_adaptive_clipping(dpexp, store):
+    assert dpexp(*TINY, "privacy.clipping=adaptive", "privacy.steps=2") == 0
+    with open(artifact(store, only_run(store), "privacy_statement.txt"), encoding="utf-8") as file:
+        assert "noisy counts that move the clip norm of all" in file.read()

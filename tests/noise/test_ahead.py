@@ -1,6 +1,5 @@
 import copy
 import gc
-import os
 import pickle
 import subprocess
 import sys
@@ -142,7 +141,6 @@ ahead.standard_normal(0, 1_000_000)  # leaves a draw of some 40 ms behind
 """
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_fork_in_the_middle_of_a_draw_draws_for_itself():
     done = run(
         START
