@@ -10,6 +10,7 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from dpexp.accounting import Account, Quantity
 from dpexp.ledger import Ledger
 from dpexp.module import DPModule, Observation
 from dpexp.plan import PrivacyPlan
@@ -127,8 +128,15 @@ def privacy_metrics(ledger: Ledger, *, with_companions: bool) -> dict[str, float
     if at_budget is not None:
         metrics["privacy/delta_at_budget"] = float(at_budget)
     for companion in ledger.companions if with_companions else []:
-        metrics[f"privacy/epsilon_{companion.accountant.name}"] = float(companion.epsilon())
+        metrics[_metric_of(companion)] = float(companion.epsilon())
     return metrics
+
+
+def _metric_of(companion: Account) -> str:
+    bound = companion.epsilon()
+    if bound.quantity is Quantity.REALIZED_LOSS:
+        return "privacy/realized_loss"  # no ε of a mechanism
+    return f"privacy/epsilon_{bound.accountant}"
 
 
 def clip_norm_metrics(sanitizer: Sanitizer) -> dict[str, float]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from dpexp import _validate
 from dpexp.accounting import AnyAccountant
+from dpexp.budgets import FIXED, BudgetRule
 from dpexp.data import Dataset
 from dpexp.features import Features
 from dpexp.lots import PoissonSampling
@@ -71,6 +72,7 @@ class Experiment:
         physical_batch_size: Examples at once in memory; None for the whole lot, `auto` for as many as fit.
         config: The configuration as plain values, for the record.
         options: How it is computed and shown; None for what the root keys of `config` say.
+        budget: What its spending is held to.
     """
 
     name: str
@@ -88,6 +90,7 @@ class Experiment:
     physical_batch_size: int | str | None = None
     config: Mapping[str, Any]
     options: Options | None = None
+    budget: BudgetRule = FIXED
 
     def __post_init__(self) -> None:
         _validate.integer("seed", self.seed, at_least=0)
@@ -99,12 +102,24 @@ class Experiment:
             object.__setattr__(self, "options", Options.of(self.config))
 
     def plan(self) -> PrivacyPlan:
-        """All the privacy arithmetic, from declared facts; no data is touched."""
+        """All the privacy arithmetic, from declared facts; no data is touched.
+
+        Raises:
+            UserError: It is impossible, or the data set has a budget that this run would not be charged to.
+        """
+        if self.data.budget_id is not None and not self.budget.shared:
+            hint = (
+                "Declared with a budget, the data are spent from it and nothing else: task=budget shows it."
+            )
+            raise _validate.refuse(
+                "data.budget_id", self.data.budget_id, "budget=dataset, or null here", hint
+            )
         return self.privacy.plan(
             num_examples=self.data.num_examples,
             sampling=self.sampling,
             accountant=self.accountant,
             releases=self.features.releases,
+            budget=self.budget,
         )
 
     def ignored(self) -> dict[str, Any]:

@@ -115,6 +115,9 @@ def _tags(experiment: Experiment, plan: PrivacyPlan) -> dict[str, str]:
     if plan.guarantee is not None:
         tags["dpexp.epsilon_kind"] = str(Kind.CERTIFIED)
         tags["dpexp.accountant"] = plan.guarantee.accountant.name
+        tags["dpexp.budget"] = plan.guarantee.terms.name
+    if experiment.data.budget_id is not None:
+        tags["dpexp.budget_id"] = experiment.data.budget_id
     if plan.deterministic:
         tags["dpexp.deterministic"] = "true"
     return tags

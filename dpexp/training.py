@@ -4,6 +4,7 @@ import copy
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import pytorch_lightning as pl
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from dpexp import _validate
 from dpexp.augmentation import Views
+from dpexp.budgets import Share
 from dpexp.callbacks import LotProgress, Trajectory, spending_recorded
 from dpexp.console import plan_table, show_result
 from dpexp.datamodule import LotDataModule
@@ -41,9 +43,9 @@ def train(experiment: Experiment) -> Result:
         UserError: The configuration is impossible, the data cannot be had, or the model mixes examples.
     """
     console = Console()
-    plan = experiment.plan()
+    plan, share = _opened(experiment, experiment.plan())
     at_end, _ = epsilons_at_end(plan)
-    ledger = Ledger(plan)
+    ledger = Ledger(plan, share)
     stream = Stream.keyed_by(experiment.seed) if plan.deterministic else Stream.secret()
     with torch.random.fork_rng():
         torch.manual_seed(experiment.seed)
@@ -61,20 +63,39 @@ def train(experiment: Experiment) -> Result:
         datamodule = _datamodule(experiment, plan, ledger, stream)
         console.print(plan_table(experiment, plan, at_end, [("gradients", _gradients_in_words(checked))]))
         datamodule.prepare_data()
+        if share is not None:
+            share.record_digest(datamodule.digest(share.digest_key))
         with (
             experiment.tracking.run(name=experiment.name, run_name=_run_name(experiment, plan)) as run,
             spending_recorded(run, ledger),
         ):
             trainer.callbacks.insert(0, _trajectory(run, experiment))  # type: ignore[attr-defined]
             record_start(run, experiment, plan, datamodule)
+            _mirror(run, ledger, share)
             datamodule.setup("fit")
             fit(trainer, module, datamodule)
             _check_counts(plan, ledger, datamodule.lots_drawn, trainer.global_step)
             validate(trainer, module, datamodule)  # so that the last ε has its accuracy too
             test(trainer, module, datamodule)
             result = record_end(run, experiment, module, datamodule, at_end)
+            _mirror(run, ledger, share)
     show_result(console, result)
     return result
+
+
+def _opened(experiment: Experiment, plan: PrivacyPlan) -> tuple[PrivacyPlan, Share | None]:
+    """The plan under the terms of the budget that it shares, which holds the whole of it; else as it is."""
+    share = experiment.budget.open(plan, label=_run_name(experiment, plan))
+    if share is None or plan.guarantee is None:
+        return plan, None
+    return replace(plan, guarantee=replace(plan.guarantee, terms=share.terms)), share
+
+
+def _mirror(run: Run, ledger: Ledger, share: Share | None) -> None:
+    """MLflow shows the shared budget; only the store counts."""
+    if share is not None:
+        share.attach(run.run_id)
+        run.record(ledger.lots, share.metrics())
 
 
 def _callbacks(console: Console, experiment: Experiment) -> list[pl.Callback]:

@@ -21,6 +21,7 @@ FLOORS = [
         "planning",
         "privacy",
         "ledger",
+        "budgets",
         "options",
     ],
     [

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["conf_dir", "main"]
 
-_LIGHT = ("task", "data", "features", "privacy", "sampling", "accountant", "schedule", "tracking")
+_PARTS = ("data", "features", "privacy", "sampling", "accountant", "budget", "schedule", "tracking")
 
 
 class Stopped(BaseException):
@@ -91,7 +91,7 @@ def _application(config: DictConfig) -> float | None:
 
 def _run(config: DictConfig) -> float | None:
     check_root(config, conf_dir())
-    for group in _LIGHT:
+    for group in ("task", *_PARTS):
         check_group(config, group)
     experiment = _experiment(config)
     task: Task = instantiate(config.task, _convert_="all")
@@ -105,8 +105,7 @@ def _run(config: DictConfig) -> float | None:
 def _experiment(config: DictConfig) -> "Experiment":
     from dpexp.experiment import Experiment
 
-    groups = ("data", "features", "privacy", "sampling", "accountant", "schedule", "tracking")
-    parts = {name: instantiate(config[name], _convert_="all") for name in groups}
+    parts = {name: instantiate(config[name], _convert_="all") for name in _PARTS}
     return Experiment(
         name=HydraConfig.get().runtime.choices.get("experiment") or "adhoc",
         model=functools.partial(instantiate, config.model, _convert_="all"),
