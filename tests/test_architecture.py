@@ -40,7 +40,7 @@ FLOORS = [
     ],
     ["datamodule", "module", "callbacks", "trainer"],
     ["tracking", "experiment"],
-    ["console", "plots", "statement", "record"],
+    ["console", "budget_view", "plots", "statement", "record"],
     ["training", "tasks"],
     ["cli", "__main__"],
 ]

@@ -51,6 +51,9 @@ class DatasetBudget:
             hint = "All runs that name the same budget share it, whatever files they read."
             expected = "a name for the data set's budget: letters, digits, ., - and _"
             raise _validate.refuse("data.budget_id", self.id, expected, hint)
+        if self.relation is None or self.delta is None:  # the keys of privacy=none
+            hint = "A run without privacy spends any budget at once. Train on data without data.budget_id."
+            raise _validate.refuse("privacy", "none", "DP-SGD with budget=dataset", hint)
         if isinstance(self.epsilon, str):
             _validate.one_of("budget.epsilon", self.epsilon, [_RECORDED])
         _validate.number("budget.wait_s", self.wait_s, above=0)

@@ -31,8 +31,7 @@ def what_would_fit(found: BudgetRecord, phases: Sequence[Phase]) -> str:
         f"{totals.in_words}.\n"
         f"Spent are {_percent(totals, found)} of the filter. What would fit: the first {fit:,} of the "
         f"{asked:,}{noise}. Nothing was reserved, and no data were touched.\n"
-        "Lower privacy.steps or privacy.epochs, or raise privacy.noise_multiplier; task=budget shows who spent "
-        "what."
+        "Lower T (privacy.steps), or raise σ; task=budget shows who spent it."
     )
 
 

@@ -94,13 +94,14 @@ class Share:
                 f"This run was also charged to the odometer of the data set {self.budget_id!r}, which sets "
                 "no limit: what all its runs say together is bounded by what task=budget shows, and no less."
             )
+        orders = ", ".join(map(str, self.totals.orders))
         return (
             f"The ε above is that of this run alone. All runs charged to the budget of the data set "
             f"{self.budget_id!r}, each of which may have been chosen from the results of earlier ones, are "
             f"together ({self.totals.epsilon:g}, {self.totals.delta:g})-differentially private for "
-            f"{self.totals.relation.in_words}: a Rényi filter with fully adaptive composition (Feldman and Zrnic "
-            "2021, arXiv 2008.11193) admitted each release before it was drawn (orders "
-            f"λ = {', '.join(map(str, self.totals.orders))}, which share δ)."
+            f"{self.totals.relation.in_words}: a Rényi filter with fully adaptive composition (Feldman and "
+            "Zrnic 2021, arXiv 2008.11193) admitted each release before it was drawn (orders "
+            f"λ = {orders}, which share δ)."
         )
 
     def _priced(self, phase: Phase) -> Priced:
