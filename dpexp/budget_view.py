@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from dpexp.budgets.overview import BudgetOverview, Left
@@ -20,9 +21,10 @@ def budget_tables(overview: BudgetOverview) -> Iterator[Table]:
     for key, value in _rows(overview):
         table.add_row(key, value)
     yield table
-    runs = Table(title="Runs", title_justify="left", min_width=60)
-    for heading in ("started", "run", "charged", "given back", f"{overview.measure}, alone", "MLflow run"):
-        runs.add_column(heading)
+    title = f"Runs; alone: {overview.measure}, had it been the only one"
+    runs = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for heading in ("started", "run", "charged", "returned", "alone", "MLflow run"):
+        runs.add_column(heading, no_wrap=heading in ("started", "alone"))
     for run in overview.runs:
         counts = f"{run.releases:,}", f"{run.returned:,}"
         name = "none" if run.mlflow_run is None else run.mlflow_run[:8]

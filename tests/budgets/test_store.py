@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from sqlalchemy.engine import URL
 
 from dpexp.accounting import Budget, BudgetExceededError, Relation, RenyiFilter, Repeated
-from dpexp.budgets import filesystem, store as store_module
+from dpexp.budgets import filesystem
+from dpexp.budgets import store as store_module
 from dpexp.budgets.database import BudgetStoreError, Database
 from dpexp.budgets.spending import Spending
 from dpexp.budgets.store import BudgetRefusedError
@@ -84,9 +85,7 @@ def test_what_was_infinite_stays_spent():
 
 @pytest.mark.parametrize("event", EVENTS)
 def test_it_admits_what_the_filter_of_the_accounting_room_admits(event):
-    oracle = RenyiFilter(
-        budget=Budget(epsilon=1, delta=1e-5), relation=TOTALS.relation, orders=TOTALS.orders
-    )
+    oracle = RenyiFilter(budget=Budget(epsilon=1, delta=1e-5), relation=TOTALS.relation, orders=TOTALS.orders)
     most = oracle.admits(event)
     nothing = Spending.nothing(2)
     assert TOTALS.lots_within(nothing, [priced(event, 10**9)]) == most
