@@ -192,7 +192,7 @@ def _release_in_words(release: Release) -> str:
 
 def _bound_in_words(bound: PrivacyBound, guarantee: Guarantee) -> str:
     words = f"{shown(bound)} at δ = {guarantee.budget.delta:g} by {bound.accountant} ({bound.kind})"
-    if guarantee.releases and guarantee.terms.longest is None:
+    if guarantee.releases and not guarantee.terms.declares_filter:
         share = guarantee.charged_account(guarantee.accountant).epsilon()
         words += f"; {shown(share)} of it before the first lot"
     if bound.saturated:

@@ -101,7 +101,7 @@ def epsilons_at_end(plan: PrivacyPlan) -> tuple[tuple[PrivacyBound, ...], tuple[
     bounds: list[PrivacyBound] = []
     refusals: list[Refusal] = []
     for accountant in _all_accountants(plan.guarantee.accountant):
-        if plan.guarantee.terms.longest is not None and bounds:
+        if plan.guarantee.terms.declares_filter and bounds:
             refusals.append(
                 Refusal(accountant.name, "holds for a T fixed beforehand; this one may be prolonged")
             )
@@ -162,7 +162,7 @@ def _epsilon(guarantee: Guarantee, accountant: AnyAccountant, phases: Sequence[P
 
 def _shares(plan: PrivacyPlan, guarantee: Guarantee) -> tuple[Share, ...]:
     # A filter's ε is that of its budget, whatever was spent: of a part alone its orders say more.
-    accountant = FilterOrders() if guarantee.terms.longest is not None else guarantee.accountant
+    accountant = FilterOrders() if guarantee.terms.declares_filter else guarantee.accountant
     shares = []
     for release in guarantee.releases:
         account = guarantee.open_account(accountant)

@@ -24,6 +24,11 @@ class BudgetTerms:
     statement: str = ""
     longest: int | None = None
 
+    @property
+    def declares_filter(self) -> bool:
+        """Whether the run's own lots that were not drawn may be returned, and its T be raised afterwards."""
+        return self.longest is not None
+
 
 FIXED_BEFOREHAND = BudgetTerms(name="run")
 """Plain composition: every release, and T, fixed before the first (Abadi et al., 2016, Theorem 2.1)."""

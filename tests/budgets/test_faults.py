@@ -1,7 +1,7 @@
 """Processes at once, and killed ones: `python -m pytest -m faults`."""
 
+import contextlib
 import random
-import signal
 import subprocess
 import sys
 import time
@@ -10,6 +10,7 @@ from collections import Counter
 import pytest
 
 from dpexp.budgets.spending import Spending
+from dpexp.budgets.store import BudgetRefusedError
 from tests.budgets.stores import EVENTS, TOTALS, opened, priced, spent, store_at
 from tests.conftest import REPOSITORY
 
@@ -84,22 +85,18 @@ def test_eight_processes_for_a_minute_never_overspend_and_their_ledgers_add_up(t
 
 @pytest.mark.timeout(300)
 def test_processes_killed_at_random_leave_the_store_whole_and_lose_no_charge(tmp_path):
-    place = tmp_path / "budgets.db"
-    store, run = opened(place)
     random.seed(7)
-    traces = []
-    for turn in range(25):
-        trace = tmp_path / f"trace{turn}"
-        process = hammer(place, trace, 60)
-        deadline = time.monotonic() + 60
+    for turn in range(20):
+        place, trace = tmp_path / f"budgets{turn}.db", tmp_path / f"trace{turn}"
+        store, run = opened(place)
+        process = hammer(place, trace, 200)
+        deadline = time.monotonic() + 200
         while not (trace.exists() and "reserved" in trace.read_text(encoding="utf-8")):
             assert time.monotonic() < deadline
-            time.sleep(0.01)
-        time.sleep(random.uniform(0, 0.3))
-        process.send_signal(signal.SIGKILL)
+            time.sleep(0.005)
+        time.sleep(random.uniform(0, 0.2))
+        process.kill()
         process.wait()
-        traces.append(trace)
-        check(place, traces)
-    if TOTALS.admits(spent(store).plus(TOTALS.price(EVENTS[2]), 1)):
-        store.reserve("people", run, "lots", [priced(EVENTS[2], 1)])  # and goes on
-    check(place, traces)
+        with contextlib.suppress(BudgetRefusedError):  # the next writer finds the store whole, and goes on
+            store.reserve("people", run, "lots", [priced(EVENTS[2], 1)])
+        check(place, [trace])
