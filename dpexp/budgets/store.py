@@ -149,7 +149,7 @@ class BudgetStore:
             row = connection.execute(select(BUDGETS).where(BUDGETS.c.id == budget_id)).mappings().first()
             if row is None:
                 return None, [], []
-            found, entries = BudgetRecord.of(row), _entries(connection, budget_id)
+            found, entries = BudgetRecord.of(dict(row)), _entries(connection, budget_id)
             found.verify(entries)
             runs = connection.execute(select(RUNS).where(RUNS.c.budget == budget_id).order_by(RUNS.c.started))
             return found, [_run(dict(run)) for run in runs.mappings()], [entry for entry, _ in entries]
@@ -185,7 +185,7 @@ def _locked(connection: Connection, budget_id: str) -> BudgetRecord | None:
     """The budget, which no other transaction can change until this one ends."""
     query = select(BUDGETS).where(BUDGETS.c.id == budget_id).with_for_update()
     row = connection.execute(query).mappings().first()
-    return None if row is None else BudgetRecord.of(row)
+    return None if row is None else BudgetRecord.of(dict(row))
 
 
 def _there(connection: Connection, budget_id: str) -> BudgetRecord:
