@@ -23,13 +23,14 @@ _GRAM_ROWS = 32
 """Rows of a Gram matrix taken at once: fewer make slow matrix products."""
 
 _CANCELLED = 3 / (math.sqrt(8) * 64)
-"""Squared norms below it, times √out + √in + 1 and Σ_t ‖b_t‖²‖a_t‖², may be off by more than 64 ulps of a norm.
+"""Where ‖g‖² is below this times (√out + √in + 1)·Σ_t ‖b_t‖²‖a_t‖², ‖g‖ may be off by more than 64 ulps.
 
-A dot product of n terms is off by √n·u·‖x‖‖y‖ at most in mean square where roundings are independent (Higham
-and Mary, 2019, A new approach to probabilistic rounding error analysis, SIAM J. Sci. Comput. 41(5), section 2;
-u = eps/2), so entry ts of the product of both Gram matrices by (√out + √in + 1)·u·‖b_t‖‖a_t‖‖b_s‖‖a_s‖. These
-add up, each pair twice, to √2·(√out + √in + 1)·u·Σ_t ‖b_t‖²‖a_t‖², of which three are allowed: it may be
-2·64·eps of ‖g‖², which is what clipping raises norms by.
+A dot product of n terms is off by √n·u·‖x‖‖y‖ in mean square at most, where roundings are independent (Higham
+and Mary, 2019, A new approach to probabilistic rounding error analysis, SIAM J. Sci. Comput. 41(5),
+section 2; u = eps/2); so entry ts of the product of both Gram matrices is off by
+(√out + √in + 1)·u·‖b_t‖‖a_t‖‖b_s‖‖a_s‖. These add up, each pair twice, to
+√2·(√out + √in + 1)·u·Σ_t ‖b_t‖²‖a_t‖², of which three are allowed for. It may be 2·64·eps of ‖g‖², since
+clipping raises norms by 64 ulps.
 """
 
 

@@ -1,9 +1,9 @@
 """The training loop beside the bare step: `python -m tests.benchmarks.loop [--lots N] [--threads N]`.
 
-One run of the paper's MLP (60-1000-10, N = 60,000, L = 600, σ = 4, C = 4) as users run it: Lightning, Poisson lots,
-ledger, noise, ε, logging to MLflow at the default rate. After each of its lots the bare step (clipped sums, ÷ L,
-descend; no noise, no lots) of another model is taken and timed, and its time is left out of the loop's. Both are
-medians over stretches of 50 lots, so that other jobs on the machine slow both alike.
+One run of the paper's MLP (60-1000-10, N = 60,000, L = 600, σ = 4, C = 4) as users run it: Lightning, Poisson
+lots, ledger, noise, ε, logging to MLflow at the default rate. After each of its lots the bare step (clipped
+sums, ÷ L, descend; no noise, no lots) of another model is taken and timed, and its time is left out of the
+loop's. Both are medians over stretches of 50 lots, so that other jobs on the machine slow both alike.
 """
 
 import argparse
