@@ -15,6 +15,7 @@ from dpexp.augmentation import Views
 from dpexp.callbacks import LotProgress, Trajectory, spending_recorded
 from dpexp.console import plan_table, show_result
 from dpexp.datamodule import LotDataModule
+from dpexp.divergence import FiniteParameters
 from dpexp.experiment import Experiment, Result
 from dpexp.gradients import Checked
 from dpexp.ledger import Ledger
@@ -78,7 +79,8 @@ def train(experiment: Experiment) -> Result:
 
 
 def _callbacks(console: Console, experiment: Experiment) -> list[pl.Callback]:
-    return [LotProgress(console, validation_privacy=experiment.data.validation_privacy)]
+    progress = LotProgress(console, validation_privacy=experiment.data.validation_privacy)
+    return [FiniteParameters(), progress]
 
 
 def _run_name(experiment: Experiment, plan: PrivacyPlan) -> str:

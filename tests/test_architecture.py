@@ -37,7 +37,7 @@ FLOORS = [
         "memory",
         "augmentation",
     ],
-    ["datamodule", "module", "callbacks", "trainer"],
+    ["datamodule", "module", "callbacks", "trainer", "divergence"],
     ["tracking", "experiment"],
     ["console", "plots", "statement", "record"],
     ["training", "tasks"],
