@@ -124,7 +124,7 @@ class Halving:
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
         _nonprivate_log.warning(
-            "nonprivate: memory ran out. The lot is begun anew, and from here on lots are walked by %d examples "
+            "nonprivate: memory ran out. The lot is begun anew; from here on lots are walked by %d examples "
             "at once. Set physical_batch_size to that, or less, to start with.",
             self._limit,
         )

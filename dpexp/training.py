@@ -1,9 +1,10 @@
 """The training task: data, features, lots, Algorithm 1, evaluation and record, in this order."""
 
+import contextlib
 import copy
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import pytorch_lightning as pl
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from dpexp import _validate
 from dpexp.augmentation import Views
-from dpexp.callbacks import LotProgress, Trajectory, spending_recorded
+from dpexp.callbacks import TIMES, LotProgress, Trajectory, spending_recorded
 from dpexp.console import plan_table, show_result
 from dpexp.datamodule import LotDataModule
 from dpexp.divergence import FiniteParameters
@@ -27,7 +28,8 @@ from dpexp.plan import PrivacyPlan
 from dpexp.planning import epsilons_at_end
 from dpexp.record import record_end, record_start, split_prefix
 from dpexp.streams import Stream
-from dpexp.tracking import Run
+from dpexp.strict import CoveredRun, covered, silence
+from dpexp.tracking import Run, flatten
 from dpexp.trainer import autocast_of, fit, make_trainer, test, validate
 
 __all__ = ["train"]
@@ -46,7 +48,7 @@ def train(experiment: Experiment) -> Result:
     at_end, _ = epsilons_at_end(plan)
     ledger = Ledger(plan)
     stream = Stream.keyed_by(experiment.seed) if plan.deterministic else Stream.secret()
-    with torch.random.fork_rng():
+    with silence(strict=experiment.strict), torch.random.fork_rng():
         torch.manual_seed(experiment.seed)
         module = _module(experiment, plan, ledger, _noise(plan, stream.child("noise")))
         checked = _check(module, experiment)
@@ -59,27 +61,48 @@ def train(experiment: Experiment) -> Result:
             callbacks=_callbacks(console, experiment),
             folder=experiment.tracking.folder,
         )
+        if not experiment.evaluates("validation"):
+            trainer.limit_val_batches = 0
         datamodule = _datamodule(experiment, plan, ledger, stream)
         console.print(plan_table(experiment, plan, at_end, [("gradients", _gradients_in_words(checked))]))
         datamodule.prepare_data()
-        with (
-            experiment.tracking.run(name=experiment.name, run_name=_run_name(experiment, plan)) as run,
-            spending_recorded(run, ledger),
-        ):
+        with _recorded(experiment, plan, ledger) as run:
             trainer.callbacks.insert(0, _trajectory(run, experiment))  # type: ignore[attr-defined]
             record_start(run, experiment, plan, datamodule)
             datamodule.setup("fit")
             fit(trainer, module, datamodule)
             _check_counts(plan, ledger, datamodule.lots_drawn, trainer.global_step)
-            validate(trainer, module, datamodule)  # so that the last ε has its accuracy too
-            test(trainer, module, datamodule)
+            _evaluate(experiment, trainer, module, datamodule)
             result = record_end(run, experiment, module, datamodule, at_end)
     show_result(console, result)
     return result
 
 
+@contextlib.contextmanager
+def _recorded(experiment: Experiment, plan: PrivacyPlan, ledger: Ledger) -> Iterator[Run | CoveredRun]:
+    """The run in the store, or what strict mode lets through to it; what was spent is told in any case."""
+    with experiment.tracking.run(name=experiment.name, run_name=_run_name(experiment, plan)) as opened:
+        run = covered(opened, flatten(experiment.config), strict=experiment.strict)
+        with spending_recorded(run, ledger):
+            yield run
+
+
+def _evaluate(
+    experiment: Experiment, trainer: pl.Trainer, module: DPModule, datamodule: LotDataModule
+) -> None:
+    if experiment.evaluates("validation"):
+        validate(trainer, module, datamodule)  # so that the last ε has its accuracy too
+    module.evaluation = None
+    if experiment.evaluates("test"):
+        test(trainer, module, datamodule)
+
+
 def _callbacks(console: Console, experiment: Experiment) -> list[pl.Callback]:
-    progress = LotProgress(console, validation_privacy=experiment.data.validation_privacy)
+    progress = LotProgress(
+        console,
+        validation_privacy=experiment.data.validation_privacy,
+        columns=() if experiment.strict else TIMES,
+    )
     return [FiniteParameters(), progress]
 
 
@@ -131,7 +154,7 @@ def _views(experiment: Experiment) -> Views | None:
     return Views(count=options.views["count"], transform=options.transform())
 
 
-def _trajectory(run: Run, experiment: Experiment) -> Trajectory:
+def _trajectory(run: Run | CoveredRun, experiment: Experiment) -> Trajectory:
     validation = f"{split_prefix(experiment.data.validation_privacy)}val"
     return Trajectory(run, every=experiment.tracking.every, validation=validation)
 

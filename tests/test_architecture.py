@@ -22,6 +22,7 @@ FLOORS = [
         "privacy",
         "ledger",
         "options",
+        "trust",
     ],
     [
         "noise",
@@ -38,8 +39,8 @@ FLOORS = [
         "augmentation",
     ],
     ["datamodule", "module", "callbacks", "trainer", "divergence"],
-    ["tracking", "experiment"],
-    ["console", "plots", "statement", "record"],
+    ["spool", "delivery", "tracking", "experiment"],
+    ["console", "plots", "statement", "strict", "record"],
     ["training", "tasks"],
     ["cli", "__main__"],
 ]
