@@ -1,5 +1,6 @@
 """What is done when training leaves the numbers: the run stops."""
 
+import math
 from typing import Any, final
 
 import pytorch_lightning as pl
@@ -35,7 +36,7 @@ def _not_finite(model: nn.Module) -> str | None:
     for name, parameter in model.named_parameters():
         values = parameter.detach()
         # One pass without a mask; a sum may overflow where no value does.
-        if not values.sum().isfinite() and not values.isfinite().all():
+        if not math.isfinite(float(values.sum())) and not values.isfinite().all():
             return name
     return None
 

@@ -158,14 +158,26 @@ class Spool:
 def spools(folder: Path, store: str) -> Iterator[Spool]:
     """The spools of a store that no living run holds; each is locked while it is looked at."""
     for path in sorted(folder.glob("*.jsonl")):
-        with path.open("rb") as file:
-            header = json.loads(file.readline() or b"{}")
         spool = Spool(folder, path.stem, store)
-        if header.get("store") == store and spool.try_lock():
+        if _store_of(path) == store and spool.try_lock():
             try:
-                yield spool
+                if spool.waiting:  # another process may just have sent it
+                    yield spool
             finally:
                 spool.release()
+
+
+def _store_of(path: Path) -> str | None:
+    try:
+        with path.open("rb") as file:
+            header = json.loads(file.readline())
+    except FileNotFoundError:
+        return None  # sent meanwhile, by another process
+    except ValueError:
+        _log.error("%s begins with a torn line; it cannot be told which store it is for.", path)
+        return None
+    store: str = header["store"]
+    return store
 
 
 def _line(entry: Entry) -> bytes:

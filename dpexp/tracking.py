@@ -192,6 +192,8 @@ class Run:
         self._flush_patiently()
         with self._flushing:
             self._store_or_keep({"kind": "status", "status": status, "end_time": int(time.time() * 1000)})
+        if not self._away:
+            self._flush_patiently()  # what was refused is put aside, and said
         if self._spool.waiting:
             _log.error(
                 "The store did not take all of run %s (%s): the rest is in %s. It is sent when the next run "
@@ -237,11 +239,12 @@ class Run:
         if not self._spool.waiting:  # else it takes its place behind what was told before
             try:
                 self._send(entry)
+                return
             except Unavailable as error:
                 _log.warning("MLflow cannot be reached (%s); what is recorded waits on disk.", _first(error))
                 self._away = True
-            else:
-                return
+            except Refused as error:  # once more when the spool is sent, which then puts it aside
+                _log.debug("Refused: %s", error)
         self._spool.append(self._lasting(entry))
 
     def _send(self, entry: Mapping[str, Any]) -> None:
@@ -275,8 +278,6 @@ class Run:
                 self.flush()
             except OSError as error:
                 _log.debug("Not stored yet: %s", error)
-            except Refused as error:
-                _log.error("Metrics of run %s are refused: %s", self.run_id, error)
 
     def _flush_patiently(self) -> None:
         deadline = time.monotonic() + _PATIENCE_SECONDS
@@ -314,6 +315,7 @@ def connect(uri: str, folder: Path) -> "MlflowClient":
         UserError: The store cannot be reached or opened.
     """
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "3")  # seconds, not minutes, if none answers
     logging.getLogger("alembic").setLevel(logging.WARNING)
     from mlflow.exceptions import MlflowException

@@ -27,7 +27,8 @@ class _Trusted:
 
     Attributes:
         prefix: How the name begins, or all of it.
-        home: Where the thing must be defined: `torch.nn.os.system` is below `torch.nn` by name only.
+        home: Where the thing must be defined: `torch.nn.modules.module.functools.partial` is below `torch.nn`
+            by name only.
         kind: The class that it must derive from, by its full name; None for any class or function.
     """
 
@@ -81,7 +82,7 @@ def trusted_object(key: str, target: Any, allowed: Sequence[_Trusted] = _ALWAYS)
     rule = _rule(key, target, allowed)
     try:
         found = pkgutil.resolve_name(target)
-    except (ImportError, AttributeError, ValueError) as error:
+    except Exception as error:  # of the module itself, too
         raise _validate.refuse(key, target, "something that can be imported", str(error)) from error
     if not _is_at_home(found, rule):
         raise _refusal(key, target)
