@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Unavailable", "send"]
 
-_PARAMS = 100  # the REST interface takes no more at once
+_METRICS, _PARAMS = 1000, 100  # the REST interface takes no more at once
 _FOR_EVER = ("INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST", "RESOURCE_ALREADY_EXISTS")
 
 
@@ -44,7 +44,9 @@ def send(client: "MlflowClient", run_id: str, entry: Mapping[str, Any]) -> None:
 def _metrics(client: "MlflowClient", run_id: str, points: Sequence[Sequence[Any]]) -> None:
     from mlflow.entities import Metric
 
-    client.log_batch(run_id, metrics=[Metric(*point) for point in points])
+    for start in range(0, len(points), _METRICS):
+        batch = [Metric(*point) for point in points[start : start + _METRICS]]
+        client.log_batch(run_id, metrics=batch)
 
 
 def _params(client: "MlflowClient", run_id: str, params: Mapping[str, str]) -> None:

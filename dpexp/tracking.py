@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["MLflowTracking", "Run", "connect", "flatten", "shown_uri"]
 
 _log = logging.getLogger(__name__)
-_BATCH = 1000  # the REST interface takes no more metrics at once
+_BATCH = 1000  # metrics told at once
 _MOST_IN_MEMORY = 20_000  # metrics; more go to the disk
 _FLUSH_SECONDS = 2.0
 _PATIENCE_SECONDS = 10.0  # at the end of a run, for a store that is away or locked
@@ -190,8 +190,11 @@ class Run:
         self._closed.set()
         self._thread.join()
         self._flush_patiently()
-        with self._flushing:
-            self._store_or_keep({"kind": "status", "status": status, "end_time": int(time.time() * 1000)})
+        try:
+            self._tell({"kind": "status", "status": status, "end_time": int(time.time() * 1000)})
+        except OSError as error:  # neither store nor disk
+            lost = len(self._buffer)
+            _log.error("%d metrics of run %s (%s) cannot be kept: %s", lost, self.run_id, status, error)
         if not self._away:
             self._flush_patiently()  # what was refused is put aside, and said
         if self._spool.waiting:

@@ -60,7 +60,7 @@ def require_trusted_names(node: Any, path: str = "", allowed: Sequence[_Trusted]
     """
     if isinstance(node, Mapping):
         if "_target_" in node:
-            _rule(f"{path}_target_", node["_target_"], allowed)
+            _rules(f"{path}_target_", node["_target_"], allowed)
         for key, value in node.items():
             require_trusted_names(value, f"{path}{key}.", allowed)
     elif isinstance(node, Sequence) and not isinstance(node, str | bytes):
@@ -79,24 +79,26 @@ def trusted_object(key: str, target: Any, allowed: Sequence[_Trusted] = _ALWAYS)
     Raises:
         UserError: The name is not trusted, cannot be imported, or leads out of the package it begins with.
     """
-    rule = _rule(key, target, allowed)
+    rules = _rules(key, target, allowed)
     try:
         found = pkgutil.resolve_name(target)
     except Exception as error:  # of the module itself, too
         raise _validate.refuse(key, target, "something that can be imported", str(error)) from error
-    if not _is_at_home(found, rule):
+    if not any(_is_at_home(found, rule) for rule in rules):
         raise _refusal(key, target)
     return found
 
 
-def _rule(key: str, target: Any, allowed: Sequence[_Trusted]) -> _Trusted:
+def _rules(key: str, target: Any, allowed: Sequence[_Trusted]) -> list[_Trusted]:
+    """Those that the name falls under; at least one."""
     internal = any(
         rule.prefix.startswith("hydra.") for rule in allowed
     )  # Hydra's own begin with an underscore
     if isinstance(target, str) and (internal or _NAME.fullmatch(target)):
-        for rule in (*allowed, *_added_by_the_user()):
-            if target == rule.prefix or target.startswith(f"{rule.prefix}."):
-                return rule
+        rules = [*allowed, *_added_by_the_user()]
+        found = [rule for rule in rules if target == rule.prefix or target.startswith(f"{rule.prefix}.")]
+        if found:
+            return found
     raise _refusal(key, target)
 
 
