@@ -76,7 +76,16 @@ def test_bad_rows_train_like_a_lot_without_them(clipping, bad, rows, since):
 
 
 def test_a_run_whose_parameters_diverge_stops_and_says_what_it_spent(dpexp, store, capsys):  # noqa: F811
-    assert dpexp(*TINY, "optimizer.lr=1e41", "privacy.steps=30", "accountant=moments") == 1
+    assert (
+        dpexp(
+            *TINY,
+            "optimizer.lr=3e38",
+            "privacy.noise_multiplier=200",
+            "privacy.steps=30",
+            "accountant=moments",
+        )
+        == 1
+    )
     errors = capsys.readouterr().err
     assert "is not finite after lot" in errors
     assert "optimizer.lr" in errors
