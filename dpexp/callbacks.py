@@ -2,13 +2,20 @@
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import pytorch_lightning as pl
 import torch
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
 from dpexp.accounting import Account, Quantity
 from dpexp.ledger import Ledger
@@ -17,6 +24,7 @@ from dpexp.plan import PrivacyPlan
 from dpexp.sanitizer import Sanitizer
 
 __all__ = [
+    "TIMES",
     "LotProgress",
     "Recorder",
     "Trajectory",
@@ -27,6 +35,10 @@ __all__ = [
 
 _COMPANION_STRIDE = 10  # accountants beside the configured one are asked this much less often
 _SLOW_POINTS = 100  # of the trajectory, by accountants that need tens of milliseconds for one
+
+
+TIMES: Sequence[ProgressColumn] = (TimeRemainingColumn(elapsed_when_finished=True),)
+"""What a progress bar says about time, which depends a little on how large the lots were."""
 
 
 class Recorder(Protocol):
@@ -168,10 +180,14 @@ class LotProgress(pl.Callback):
     Args:
         console: Where it is drawn.
         validation_privacy: The accuracy of a split that is not `public` is not shown.
+        columns: Further columns, beside bar and figures.
     """
 
-    def __init__(self, console: Console, *, validation_privacy: str) -> None:
+    def __init__(
+        self, console: Console, *, validation_privacy: str, columns: Sequence[ProgressColumn] = TIMES
+    ) -> None:
         self._console, self._validation_privacy = console, validation_privacy
+        self._columns = columns
         self._progress: Progress | None = None
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -181,7 +197,7 @@ class LotProgress(pl.Callback):
             TextColumn("lots"),
             BarColumn(bar_width=None),
             MofNCompleteColumn(),
-            TimeRemainingColumn(elapsed_when_finished=True),
+            *self._columns,
             TextColumn("{task.fields[figures]}"),
             console=self._console,
             refresh_per_second=4,

@@ -27,7 +27,7 @@ def statement(experiment: Experiment, plan: PrivacyPlan, ledger: Ledger) -> str:
     if plan.guarantee is None:
         return f"No privacy: the model was trained on {experiment.data.name} without clipping and noise."
     guarantee = plan.guarantee
-    return str(
+    words = str(
         Statement(
             epsilon=ledger.epsilon(),
             sampler=plan.sampling.in_words,
@@ -44,6 +44,18 @@ def statement(experiment: Experiment, plan: PrivacyPlan, ledger: Ledger) -> str:
             not_covered=_NOT_COVERED,
             terms=_terms(guarantee, ledger),
         )
+    )
+    return f"{words}\n{_strictness(experiment)}" if experiment.strict else words
+
+
+def _strictness(experiment: Experiment) -> str:
+    unseen = [split for split in ("validation", "test") if not experiment.evaluates(split)]
+    splits = f" The private rows of {' and '.join(unseen)} were not evaluated." if unseen else ""
+    return (
+        "Strict: no figure that the guarantee does not cover was recorded or shown: nothing under "
+        "nonprivate/, no step times, true lot sizes, digest or row count. Noise was secure, "
+        f"whatever privacy.noise said.{splits} Whoever sees the machine at work "
+        "may still measure how long that took."
     )
 
 

@@ -19,7 +19,7 @@ from dpexp.planning import plan_as_json, plan_figures
 from dpexp.plots import Line, save_png, terminal_plot
 from dpexp.privacy import DPSGD
 
-__all__ = ["Figure2", "Plan", "ShowBudget", "Task", "Train"]
+__all__ = ["Figure2", "Plan", "Send", "ShowBudget", "Task", "Train"]
 
 _FORMATS = ("table", "json")
 
@@ -190,6 +190,28 @@ def _planned(experiment: Experiment) -> PrivacyPlan | _validate.UserError:
         return experiment.plan()
     except _validate.UserError as error:
         return error
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Send:
+    """Sends to the store what runs could not store while it was away."""
+
+    makes = ()
+
+    def run(self, experiment: Experiment) -> None:
+        """Sends it, and says how it went; of `experiment` only the tracking is used.
+
+        Raises:
+            UserError: The store cannot be reached, or not all was taken.
+        """
+        complete, left = experiment.tracking.send()
+        if left:
+            raise _validate.UserError(
+                f"task=send: {complete} runs were sent, {left} still wait in "
+                f"{experiment.tracking.folder / 'spool'}.\nTry again when the store is back."
+            )
+        print(f"{complete} runs were waiting and are now in the store.")
 
 
 def _floats(curve: Curve) -> list[float]:

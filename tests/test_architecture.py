@@ -23,6 +23,7 @@ FLOORS = [
         "ledger",
         "budgets",
         "options",
+        "trust",
     ],
     [
         "noise",
@@ -38,9 +39,9 @@ FLOORS = [
         "memory",
         "augmentation",
     ],
-    ["datamodule", "module", "callbacks", "trainer"],
-    ["tracking", "experiment"],
-    ["console", "budget_view", "plots", "statement", "record"],
+    ["datamodule", "module", "callbacks", "trainer", "divergence"],
+    ["spool", "delivery", "tracking", "experiment"],
+    ["console", "budget_view", "plots", "statement", "strict", "record"],
     ["training", "tasks"],
     ["cli", "__main__"],
 ]

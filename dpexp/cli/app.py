@@ -12,19 +12,23 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from hydra.types import RunMode
-from hydra.utils import get_object, instantiate
+from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from dpexp._validate import UserError
 from dpexp.cli.errors import explain
+from dpexp.cli.guard import check_composed, install
 from dpexp.cli.keys import check_group, check_root
+from dpexp.trust import trusted_object
 
 if TYPE_CHECKING:
     from dpexp.experiment import Experiment
     from dpexp.tasks import Task
 
 __all__ = ["conf_dir", "main"]
+
+install()  # on import, so that it holds in the processes that launchers start
 
 _PARTS = ("data", "features", "privacy", "sampling", "accountant", "budget", "schedule", "tracking")
 
@@ -90,6 +94,7 @@ def _application(config: DictConfig) -> float | None:
 
 
 def _run(config: DictConfig) -> float | None:
+    check_composed(config)
     check_root(config, conf_dir())
     for group in ("task", *_PARTS):
         check_group(config, group)
@@ -112,6 +117,7 @@ def _experiment(config: DictConfig) -> "Experiment":
         optimizer=lambda parameters: instantiate(config.optimizer, _convert_="all")(params=parameters),
         trainer=_later(config.trainer),
         seed=config.seed,
+        strict=config.strict,
         physical_batch_size=config.physical_batch_size,
         config=_plain(config),
         **parts,
@@ -132,4 +138,4 @@ def _plain(node: DictConfig) -> dict[str, Any]:
 
 
 def _call(target: str, **keywords: Any) -> Any:
-    return get_object(target)(**keywords)
+    return trusted_object("trainer._target_", target)(**keywords)
