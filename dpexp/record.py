@@ -12,22 +12,26 @@ import torch
 import yaml
 
 from dpexp import __version__
+from dpexp._validate import UserError
 from dpexp.accounting import Kind, PrivacyBound
 from dpexp.datamodule import LotDataModule
 from dpexp.experiment import Experiment, Result
+from dpexp.ledger import Terms
 from dpexp.module import DPModule
 from dpexp.plan import PrivacyPlan
 from dpexp.planning import plan_as_json
 from dpexp.statement import statement
 from dpexp.tracking import Run, flatten, shown_uri
 
-__all__ = ["record_end", "record_start", "split_prefix"]
+__all__ = ["check_data", "record_end", "record_start", "split_prefix"]
 
 
-def record_start(run: Run, experiment: Experiment, plan: PrivacyPlan, datamodule: LotDataModule) -> None:
+def record_start(
+    run: Run, experiment: Experiment, plan: PrivacyPlan, datamodule: LotDataModule, terms: Terms
+) -> None:
     """Params, tags, configuration, plan and data set, before anything is released."""
     run.log_params(flatten(experiment.config) | _solved(plan))
-    run.set_tags(_tags(experiment, plan))
+    run.set_tags(_tags(experiment, plan) | {"dpexp.plan_hash": terms.hash.hex()})
     run.log_text(yaml.safe_dump(dict(experiment.config), sort_keys=False, allow_unicode=True), "config.yaml")
     run.log_text(json.dumps(plan_as_json(plan), indent=2, ensure_ascii=False), "plan.json")
     run.log_dataset(
@@ -38,6 +42,22 @@ def record_start(run: Run, experiment: Experiment, plan: PrivacyPlan, datamodule
     )
 
 
+def check_data(run: Run, experiment: Experiment, datamodule: LotDataModule) -> None:
+    """Refuses to go on with a run on other data than it started with.
+
+    Raises:
+        UserError: The digests of the training rows differ.
+    """
+    inputs = run.client.get_run(run.run_id).inputs
+    before = {given.dataset.digest for given in inputs.dataset_inputs}
+    now = datamodule.digest(experiment.tracking.dataset_key())
+    if before and now not in before:
+        raise UserError(
+            f"data: run {run.run_id} was started on other training rows than {experiment.data.name} has.\n"
+            "Resume it with the files that it was started with, or start a new run."
+        )
+
+
 def record_end(
     run: Run,
     experiment: Experiment,
@@ -46,24 +66,27 @@ def record_end(
     at_end: Sequence[PrivacyBound],
 ) -> Result:
     """Final metrics, the statement and the model; returns the result."""
-    plan, evaluation, steps = module.plan, module.evaluation, module.ledger.lots
+    plan, evaluation, ledger = module.plan, module.evaluation, module.ledger
     assert evaluation is not None
+    lots = ledger.lots
     public = experiment.data.test_privacy == "public"
     prefix = split_prefix(experiment.data.test_privacy)
-    run.record(steps, {f"{prefix}test/accuracy": evaluation.accuracy, f"{prefix}test/loss": evaluation.loss})
-    run.record(steps, {f"{prefix}final/accuracy": evaluation.accuracy, "final/steps": steps})
-    epsilon = None if plan.guarantee is None else float(module.ledger.epsilon())
+    run.record(lots, {f"{prefix}test/accuracy": evaluation.accuracy, f"{prefix}test/loss": evaluation.loss})
+    run.record(lots, {f"{prefix}final/accuracy": evaluation.accuracy, "final/steps": ledger.steps})
+    run.record(lots, {"final/charged_lots": lots, "final/forfeited_lots": ledger.forfeited_lots})
+    epsilon = None if plan.guarantee is None else float(ledger.epsilon())
     delta = None if plan.guarantee is None else plan.guarantee.budget.delta
     if epsilon is not None and delta is not None:
-        run.record(steps, {"final/epsilon": epsilon, "final/delta": delta} | _other_figures(module, at_end))
-    words = statement(experiment, plan, module.ledger)
+        run.record(lots, {"final/epsilon": epsilon, "final/delta": delta} | _other_figures(module, at_end))
+    words = statement(experiment, plan, ledger)
     run.log_text(words, "privacy_statement.txt")
     _log_model(run, module, datamodule)
     return Result(
         accuracy=evaluation.accuracy if public else None,
         epsilon=epsilon,
         delta=delta,
-        steps=steps,
+        steps=ledger.steps,
+        forfeited_lots=ledger.forfeited_lots,
         run_id=run.run_id,
         experiment_id=run.experiment_id,
         tracking_uri=shown_uri(experiment.tracking.resolved_uri),
@@ -106,6 +129,7 @@ def _tags(experiment: Experiment, plan: PrivacyPlan) -> dict[str, str]:
         "dpexp.kind": "train",
         "dpexp.private": str(plan.guarantee is not None).lower(),
         "dpexp.experiment": experiment.name,
+        "dpexp.seed": str(experiment.seed),
         "mlflow.source.name": "dpexp",
         "dpexp.version": __version__,
         "dpexp.python": platform.python_version(),

@@ -19,7 +19,7 @@ def statement(experiment: Experiment, plan: PrivacyPlan, ledger: Ledger) -> str:
     if plan.guarantee is None:
         return f"No privacy: the model was trained on {experiment.data.name} without clipping and noise."
     guarantee = plan.guarantee
-    return str(
+    words = str(
         Statement(
             epsilon=ledger.epsilon(),
             sampler=plan.sampling.in_words,
@@ -27,13 +27,21 @@ def statement(experiment: Experiment, plan: PrivacyPlan, ledger: Ledger) -> str:
             steps=ledger.lots,
             num_examples=plan.num_examples,
             if_sampling_fails=without_amplification(
-                _everything(plan, guarantee, ledger.lots),
+                _everything(plan, guarantee, ledger),
                 delta=guarantee.budget.delta,
                 relation=guarantee.relation,
             ),
             randomness=KEYED if plan.deterministic else SECRET,
             not_covered=_NOT_COVERED,
         )
+    )
+    return words if not ledger.forfeited_lots else f"{words.rstrip()}\n\n{_forfeited(ledger)}\n"
+
+
+def _forfeited(ledger: Ledger) -> str:
+    return (
+        f"The model has taken {ledger.steps:,} optimizer steps. {ledger.forfeited_lots:,} more lots are "
+        "charged: they were reserved before an interruption and are not in the model."
     )
 
 
@@ -47,6 +55,7 @@ def _counts(plan: PrivacyPlan) -> tuple[Release, ...]:
     )
 
 
-def _everything(plan: PrivacyPlan, guarantee: Guarantee, lots: int) -> Event:
+def _everything(plan: PrivacyPlan, guarantee: Guarantee, ledger: Ledger) -> Event:
     releases = (release.event for release in guarantee.releases)
-    return Composed((*releases, *(Repeated(phase.event, phase.lots) for phase in plan.phases(lots))))
+    phases = (*ledger.lost, *plan.phases(ledger.steps))
+    return Composed((*releases, *(Repeated(phase.event, phase.lots) for phase in phases)))

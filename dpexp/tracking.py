@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, final
 from urllib.parse import urlsplit, urlunsplit
 
@@ -20,8 +21,9 @@ from dpexp import _validate
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Metric
+    from mlflow.entities import Run as FoundRun
 
-__all__ = ["MLflowTracking", "Run", "connect", "flatten", "shown_uri"]
+__all__ = ["MLflowTracking", "Run", "connect", "flatten", "last_steps", "runs_like", "shown_uri"]
 
 _log = logging.getLogger(__name__)
 _BATCH = 1000  # the REST interface takes no more metrics at once
@@ -70,13 +72,19 @@ class MLflowTracking:
         return chosen or f"sqlite:///{self.folder / 'mlflow.db'}"
 
     @contextlib.contextmanager
-    def run(self, *, name: str, run_name: str) -> Iterator["Run"]:
-        """A run that ends FINISHED, FAILED after an exception, or KILLED after an interrupt."""
+    def run(self, *, name: str, run_name: str, run_id: str | None = None) -> Iterator["Run"]:
+        """A run that ends FINISHED, FAILED after an exception, or KILLED after an interrupt.
+
+        With `run_id`, that run goes on; points that it already has are not recorded twice.
+        """
         client = connect(self.resolved_uri, self.folder)
         experiment = self.experiment or name
         experiment_id = _experiment(client, experiment, self.folder)
-        found = client.create_run(experiment_id, run_name=run_name)
-        run = Run(client, found.info.run_id, experiment_id)
+        if run_id is None:
+            run = Run(client, client.create_run(experiment_id, run_name=run_name).info.run_id, experiment_id)
+        else:
+            client.update_run(run_id, status="RUNNING")
+            run = Run(client, run_id, experiment_id, last=_last_steps(client, run_id))
         try:
             yield run
             run.flush()
@@ -104,9 +112,18 @@ class MLflowTracking:
 class Run:
     """One MLflow run, with a buffer for metrics that a thread empties at least every two seconds."""
 
-    def __init__(self, client: "MlflowClient", run_id: str, experiment_id: str) -> None:
+    def __init__(
+        self,
+        client: "MlflowClient",
+        run_id: str,
+        experiment_id: str,
+        *,
+        last: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
         self.client, self.run_id, self.experiment_id = client, run_id, experiment_id
         self._buffer: list[Metric] = []
+        self._tags: dict[str, str] = {}
+        self._last = dict(last)  # the last step of each series
         self._lock = threading.Lock()
         self._flushing = threading.Lock()
         self._closed = threading.Event()
@@ -114,12 +131,19 @@ class Run:
         self._thread.start()
 
     def record(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Buffers metrics at one step."""
+        """Buffers metrics at one step; a series goes forward only, so no point comes twice."""
         from mlflow.entities import Metric
 
         now = int(time.time() * 1000)
         with self._lock:
-            self._buffer += [Metric(key, float(value), now, step) for key, value in metrics.items()]
+            new = {key: value for key, value in metrics.items() if step > self._last.get(key, -1)}
+            self._buffer += [Metric(key, float(value), now, step) for key, value in new.items()]
+            self._last |= dict.fromkeys(new, step)
+
+    def tag_soon(self, key: str, value: str) -> None:
+        """Buffers a tag, which is stored with the next metrics; training does not wait for it."""
+        with self._lock:
+            self._tags[key] = value
 
     def log_params(self, params: Mapping[str, Any]) -> None:
         """Logs params, in batches; values over 6000 characters are cut."""
@@ -173,6 +197,18 @@ class Run:
             except OSError as error:
                 _log.warning("MLflow cannot be reached (%s); metrics are kept and sent later.", error)
 
+    def _flush_tags(self) -> None:
+        from mlflow.exceptions import MlflowException
+
+        with self._lock:
+            tags, self._tags = self._tags, {}
+        try:
+            self.set_tags(tags)
+        except MlflowException as error:
+            with self._lock:
+                self._tags = tags | self._tags
+            raise ConnectionError(str(error)) from error
+
     def flush(self) -> None:
         """Stores what is buffered.
 
@@ -180,6 +216,7 @@ class Run:
             ConnectionError: The store does not take it; it stays buffered.
         """
         with self._flushing:
+            self._flush_tags()
             while True:
                 with self._lock:
                     batch = self._buffer[:_BATCH]
@@ -188,6 +225,45 @@ class Run:
                 _log_batch(self.client, self.run_id, batch)
                 with self._lock:
                     del self._buffer[: len(batch)]
+
+
+def runs_like(
+    tracking: MLflowTracking, name: str, *, run_id: str | None, tags: Mapping[str, str]
+) -> "list[FoundRun]":
+    """The runs of an experiment with these tags, the newest first; or the one with this id, if there is.
+
+    Args:
+        tracking: The store.
+        name: The dpexp experiment, whose name the MLflow experiment has where none is set.
+        run_id: An MLflow run, of whatever experiment.
+        tags: What the runs must be tagged with.
+
+    Raises:
+        UserError: The store cannot be opened.
+    """
+    from mlflow.exceptions import MlflowException
+
+    client = connect(tracking.resolved_uri, tracking.folder)
+    if run_id is not None:
+        try:
+            return [client.get_run(run_id)]
+        except MlflowException:
+            return []
+    found = client.get_experiment_by_name(tracking.experiment or name)
+    if found is None:
+        return []
+    wanted = " and ".join(f"tags.`{key}` = '{value}'" for key, value in tags.items())
+    return list(client.search_runs([found.experiment_id], wanted, order_by=["attributes.start_time DESC"]))
+
+
+def last_steps(tracking: MLflowTracking, run_id: str) -> Mapping[str, int]:
+    """The last step of each series of a run."""
+    return _last_steps(connect(tracking.resolved_uri, tracking.folder), run_id)
+
+
+def _last_steps(client: "MlflowClient", run_id: str) -> dict[str, int]:
+    keys = client.get_run(run_id).data.metrics
+    return {key: max(point.step for point in client.get_metric_history(run_id, key)) for key in keys}
 
 
 def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

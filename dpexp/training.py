@@ -1,9 +1,10 @@
 """The training task: data, features, lots, Algorithm 1, evaluation and record, in this order."""
 
+import contextlib
 import copy
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import pytorch_lightning as pl
 import torch
@@ -13,18 +14,21 @@ from torch import Tensor
 from dpexp import _validate
 from dpexp.augmentation import Views
 from dpexp.callbacks import LotProgress, Trajectory, spending_recorded
+from dpexp.checkpointing import Checkpoints, LotSeeds
 from dpexp.console import plan_table, show_result
 from dpexp.datamodule import LotDataModule
 from dpexp.experiment import Experiment, Result
+from dpexp.features import KeepsFitted
 from dpexp.gradients import Checked
-from dpexp.ledger import Ledger
+from dpexp.ledger import Ledger, Terms
 from dpexp.memory import largest_batch
 from dpexp.module import DPModule
 from dpexp.noise import GaussianNoise, Noise, NoNoise, SecureGaussianNoise
 from dpexp.options import Options
 from dpexp.plan import PrivacyPlan
 from dpexp.planning import epsilons_at_end
-from dpexp.record import record_end, record_start, split_prefix
+from dpexp.record import check_data, record_end, record_start, split_prefix
+from dpexp.resumption import HEAD_TAG, Places, Resumption, resumed
 from dpexp.streams import Stream
 from dpexp.tracking import Run
 from dpexp.trainer import autocast_of, fit, make_trainer, test, validate
@@ -35,50 +39,136 @@ _CHECKED_ROWS = 5  # random rows of the behavioural check
 
 
 def train(experiment: Experiment) -> Result:
-    """Runs one experiment by its plan, to the recorded result.
+    """Runs one experiment by its plan, to the recorded result; or goes on with the run that it names.
 
     Raises:
-        UserError: The configuration is impossible, the data cannot be had, or the model mixes examples.
+        UserError: The configuration is impossible, the data cannot be had, the model mixes examples, or
+            the run to resume cannot be.
+        LedgerError: What is spent cannot be made durable.
     """
-    console = Console()
     plan = experiment.plan()
-    at_end, _ = epsilons_at_end(plan)
-    ledger = Ledger(plan)
+    terms = Terms.of(plan, experiment.config)
+    if experiment.resume is None:
+        return _train(experiment, Ledger(plan), terms, None)
+    with resumed(experiment, plan, terms) as earlier:
+        return _train(experiment, earlier.ledger, terms, earlier)
+
+
+def _train(experiment: Experiment, ledger: Ledger, terms: Terms, earlier: Resumption | None) -> Result:
+    console, plan = Console(), ledger.plan
+    at_end, _ = epsilons_at_end(plan, ledger.lost)
     stream = Stream.keyed_by(experiment.seed) if plan.deterministic else Stream.secret()
     with torch.random.fork_rng():
         torch.manual_seed(experiment.seed)
         module = _module(experiment, plan, ledger, _noise(plan, stream.child("noise")))
         checked = _check(module, experiment)
         _fit_into_memory(console, module, experiment)
+        if earlier is not None and earlier.checkpoint is not None:
+            module.restore(earlier.checkpoint.state)
         # The seed governs initialisation only: dropout and the like are as secret as the lots.
         torch.manual_seed(stream.child("torch").integer())
         trainer = make_trainer(
             experiment.trainer,
             plan=plan,
-            callbacks=_callbacks(console, experiment),
+            callbacks=_callbacks(console, experiment, plan, stream),
             folder=experiment.tracking.folder,
+            first=ledger.steps,
         )
-        datamodule = _datamodule(experiment, plan, ledger, stream)
-        console.print(plan_table(experiment, plan, at_end, [("gradients", _gradients_in_words(checked))]))
+        datamodule = _datamodule(experiment, plan, ledger, stream, earlier)
+        rows = [("gradients", _gradients_in_words(checked)), *_resumed_rows(earlier)]
+        console.print(plan_table(experiment, plan, at_end, rows))
         datamodule.prepare_data()
         with (
-            experiment.tracking.run(name=experiment.name, run_name=_run_name(experiment, plan)) as run,
+            _run(experiment, plan, earlier) as run,
             spending_recorded(run, ledger),
+            _kept(experiment, run, ledger, terms),
         ):
-            trainer.callbacks.insert(0, _trajectory(run, experiment))  # type: ignore[attr-defined]
-            record_start(run, experiment, plan, datamodule)
-            datamodule.setup("fit")
-            fit(trainer, module, datamodule)
-            _check_counts(plan, ledger, datamodule.lots_drawn, trainer.global_step)
+            trainer.callbacks[0:0] = [  # type: ignore[attr-defined]
+                _trajectory(run, experiment),
+                *_checkpoints(run, experiment, terms),
+            ]
+            if earlier is None:
+                record_start(run, experiment, plan, datamodule, terms)
+            else:
+                check_data(run, experiment, datamodule)
+            _set_up(run, experiment, ledger, datamodule)
+            _fit(trainer, module, datamodule)
             validate(trainer, module, datamodule)  # so that the last ε has its accuracy too
             test(trainer, module, datamodule)
             result = record_end(run, experiment, module, datamodule, at_end)
+            ledger.finish()
     show_result(console, result)
     return result
 
 
-def _callbacks(console: Console, experiment: Experiment) -> list[pl.Callback]:
-    return [LotProgress(console, validation_privacy=experiment.data.validation_privacy)]
+def _fit(trainer: pl.Trainer, module: DPModule, datamodule: LotDataModule) -> None:
+    """Takes the steps that are left; there may be none where only evaluations were interrupted."""
+    first = module.ledger.steps
+    if first < module.plan.steps:
+        fit(trainer, module, datamodule)
+        _check_counts(module.plan, module.ledger, first, datamodule.lots_drawn, trainer.global_step)
+
+
+def _run(
+    experiment: Experiment, plan: PrivacyPlan, earlier: Resumption | None
+) -> contextlib.AbstractContextManager[Run]:
+    return experiment.tracking.run(
+        name=experiment.name,
+        run_name=_run_name(experiment, plan),
+        run_id=None if earlier is None else earlier.run_id,
+    )
+
+
+@contextlib.contextmanager
+def _kept(experiment: Experiment, run: Run, ledger: Ledger, terms: Terms) -> Iterator[None]:
+    """From here on every charge is durable."""
+    if ledger.journal is not None:
+        yield
+        return
+    with Places(experiment.tracking.folder, run.run_id).open_ledger(terms, ledger.plan) as journal:
+        ledger.keep(journal)
+        yield
+
+
+def _set_up(run: Run, experiment: Experiment, ledger: Ledger, datamodule: LotDataModule) -> None:
+    """Fits the features, and keeps what was released for them."""
+    released = list(ledger.releases)
+    datamodule.setup("fit")
+    features, keep = experiment.features, _options(experiment).checkpoint.keep
+    if ledger.releases != released and keep and isinstance(features, KeepsFitted):
+        assert ledger.journal is not None
+        folder = Places(experiment.tracking.folder, run.run_id).checkpoints(keep)
+        arrays = features.arrays(datamodule.fitted)
+        folder.write_features(
+            {name: torch.from_numpy(array) for name, array in arrays.items()}, ledger.journal
+        )
+
+
+def _checkpoints(run: Run, experiment: Experiment, terms: Terms) -> list[pl.Callback]:
+    settings = _options(experiment).checkpoint
+    if settings.keep == 0:
+        return []
+    folder = Places(experiment.tracking.folder, run.run_id).checkpoints(settings.keep)
+    return [
+        Checkpoints(
+            folder,
+            run_id=run.run_id,
+            terms=terms.hash.hex(),
+            every_seconds=settings.every_seconds,
+            noted=lambda head: run.tag_soon(HEAD_TAG, str(head)),
+        )
+    ]
+
+
+def _resumed_rows(earlier: Resumption | None) -> list[tuple[str, str]]:
+    return [] if earlier is None else [("resumed", earlier.in_words())]
+
+
+def _callbacks(
+    console: Console, experiment: Experiment, plan: PrivacyPlan, stream: Stream
+) -> list[pl.Callback]:
+    seeds = [LotSeeds(stream.child("torch"))] if plan.deterministic else []
+    return [LotProgress(console, validation_privacy=experiment.data.validation_privacy), *seeds]
 
 
 def _run_name(experiment: Experiment, plan: PrivacyPlan) -> str:
@@ -105,7 +195,9 @@ def _module(experiment: Experiment, plan: PrivacyPlan, ledger: Ledger, noise: No
     )
 
 
-def _datamodule(experiment: Experiment, plan: PrivacyPlan, ledger: Ledger, stream: Stream) -> LotDataModule:
+def _datamodule(
+    experiment: Experiment, plan: PrivacyPlan, ledger: Ledger, stream: Stream, earlier: Resumption | None
+) -> LotDataModule:
     return LotDataModule(
         plan=plan,
         data=experiment.data,
@@ -114,6 +206,7 @@ def _datamodule(experiment: Experiment, plan: PrivacyPlan, ledger: Ledger, strea
         lots=stream.child("lots"),
         noise=_noise(plan, stream.child("features")),
         views=_views(experiment),
+        fitted=None if earlier is None else earlier.features,
     )
 
 
@@ -192,7 +285,13 @@ def _random_rows(experiment: Experiment, rows: int) -> tuple[Tensor, Tensor]:
     return inputs, torch.randint(experiment.data.num_classes, (rows,))
 
 
-def _check_counts(plan: PrivacyPlan, ledger: Ledger, drawn: int, stepped: int) -> None:
-    counts = {"planned": plan.steps, "drawn": drawn, "charged": ledger.lots, "stepped": stepped}
+def _check_counts(plan: PrivacyPlan, ledger: Ledger, first: int, drawn: int, stepped: int) -> None:
+    """Since the `first` step of this process."""
+    counts = {
+        "planned": plan.steps - first,
+        "drawn": drawn,
+        "charged": ledger.steps - first,
+        "stepped": stepped,
+    }
     if len(set(counts.values())) != 1:
         raise RuntimeError(f"Lots planned, drawn, charged and stepped must be equal, found {counts}.")

@@ -22,6 +22,8 @@ FLOORS = [
         "privacy",
         "ledger",
         "options",
+        "durable",
+        "stopping",
     ],
     [
         "noise",
@@ -36,10 +38,11 @@ FLOORS = [
         "forward",
         "memory",
         "augmentation",
+        "checkpoint",
     ],
-    ["datamodule", "module", "callbacks", "trainer"],
+    ["datamodule", "module", "callbacks", "checkpointing", "trainer"],
     ["tracking", "experiment"],
-    ["console", "plots", "statement", "record"],
+    ["console", "plots", "statement", "record", "resumption"],
     ["training", "tasks"],
     ["cli", "__main__"],
 ]
