@@ -99,7 +99,7 @@ def epsilon_of(draws, releases=0):
 def check_series(store, run):
     for key in run.data.metrics:
         steps = [point.step for point in store.get_metric_history(run.info.run_id, key)]
-        assert sorted(set(steps)) == steps, key
+        assert len(set(steps)) == len(steps), key
 
 
 def check_files(outputs):
