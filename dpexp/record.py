@@ -23,7 +23,9 @@ from dpexp.planning import plan_as_json
 from dpexp.statement import statement
 from dpexp.tracking import Run, flatten, shown_uri
 
-__all__ = ["check_data", "record_end", "record_start", "split_prefix"]
+__all__ = ["PLAN_TAG", "check_data", "record_end", "record_start", "split_prefix"]
+
+PLAN_TAG = "dpexp.plan_hash"
 
 
 def record_start(
@@ -31,7 +33,7 @@ def record_start(
 ) -> None:
     """Params, tags, configuration, plan and data set, before anything is released."""
     run.log_params(flatten(experiment.config) | _solved(plan))
-    run.set_tags(_tags(experiment, plan) | {"dpexp.plan_hash": terms.hash.hex()})
+    run.set_tags(_tags(experiment, plan))
     run.log_text(yaml.safe_dump(dict(experiment.config), sort_keys=False, allow_unicode=True), "config.yaml")
     run.log_text(json.dumps(plan_as_json(plan), indent=2, ensure_ascii=False), "plan.json")
     run.log_dataset(
@@ -40,6 +42,7 @@ def record_start(
         num_examples=plan.num_examples,
         relation="none" if plan.guarantee is None else str(plan.guarantee.relation),
     )
+    run.set_tags({PLAN_TAG: terms.hash.hex()})  # last: from here on the run can be resumed
 
 
 def check_data(run: Run, experiment: Experiment, datamodule: LotDataModule) -> None:

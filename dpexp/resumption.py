@@ -13,6 +13,7 @@ from dpexp.experiment import Experiment
 from dpexp.features import FittedFeatures, KeepsFitted
 from dpexp.ledger import Head, Journal, Ledger, LedgerError, Terms
 from dpexp.plan import PrivacyPlan
+from dpexp.record import PLAN_TAG
 from dpexp.tracking import last_steps, runs_like
 
 if TYPE_CHECKING:
@@ -150,6 +151,7 @@ def _found(experiment: Experiment, terms: Terms) -> "Found":
     runs = runs_like(
         experiment.tracking, experiment.name, run_id=wanted if wanted != "last" else None, tags=tags
     )
+    runs = [run for run in runs if PLAN_TAG in run.data.tags]  # others ended before their first release
     unfinished = [run for run in runs if run.info.status != "FINISHED"]
     if unfinished:
         _check_terms(experiment, str(unfinished[0].info.run_id), terms)
@@ -188,7 +190,7 @@ def _tags(experiment: Experiment, terms: Terms) -> Mapping[str, str]:
         "dpexp.kind": "train",
         "dpexp.experiment": experiment.name,
         "dpexp.seed": str(experiment.seed),
-        "dpexp.plan_hash": terms.hash.hex(),
+        PLAN_TAG: terms.hash.hex(),
     }
 
 

@@ -18,7 +18,7 @@ from dpexp.ledger import Journal
 from dpexp.models import MLP
 from dpexp.noise import GaussianNoise
 from tests.plans import PCA, private_plan
-from tests.test_training import artifact, only_run, store
+from tests.test_training import artifact, only_run
 
 SHORT = ["+experiment=smoke", "trainer=cpu", "trainer.val_check_interval=50", "privacy.steps=12"]
 OFTEN = ["checkpoint.every_seconds=0", "tracking.every=1"]
