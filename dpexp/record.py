@@ -52,7 +52,7 @@ def check_data(run: Run, experiment: Experiment, datamodule: LotDataModule) -> N
         UserError: The digests of the training rows differ.
     """
     inputs = run.client.get_run(run.run_id).inputs
-    before = {given.dataset.digest for given in inputs.dataset_inputs}
+    before = {given.dataset.digest for given in (inputs.dataset_inputs if inputs else ())}
     now = datamodule.digest(experiment.tracking.dataset_key())
     if before and now not in before:
         raise UserError(

@@ -35,14 +35,16 @@ def statement(experiment: Experiment, plan: PrivacyPlan, ledger: Ledger) -> str:
             not_covered=_NOT_COVERED,
         )
     )
-    return words if not ledger.forfeited_lots else f"{words.rstrip()}\n\n{_forfeited(ledger)}\n"
+    return words if not ledger.lost else f"{words.rstrip()}\n\n{_forfeited(guarantee, ledger)}\n"
 
 
-def _forfeited(ledger: Ledger) -> str:
-    return (
-        f"The model has taken {ledger.steps:,} optimizer steps. {ledger.forfeited_lots:,} more lots are "
-        "charged: they were reserved before an interruption and are not in the model."
-    )
+def _forfeited(guarantee: Guarantee, ledger: Ledger) -> str:
+    """What is charged and is in no model."""
+    again = len(ledger.releases) - len(guarantee.releases)
+    words = f"The model has taken {ledger.steps:,} optimizer steps. Charged besides, after an interruption: "
+    parts = [f"{ledger.forfeited_lots:,} lots that were reserved and are not in the model"]
+    parts += [f"{again} one-time releases that were made again"] if again > 0 else []
+    return f"{words}{'; '.join(parts)}."
 
 
 def _counts(plan: PrivacyPlan) -> tuple[Release, ...]:

@@ -50,8 +50,9 @@ def in_one_piece() -> Iterator[None]:
         yield
     finally:
         _state.in_hand = False
-    if _state.waiting is not None:
-        raise Stopped(_state.waiting)
+    came, _state.waiting = _state.waiting, None
+    if came is not None:
+        raise Stopped(came)
 
 
 def _stop(signal_number: int, frame: FrameType | None) -> None:
