@@ -2,7 +2,8 @@
 
 The main job's lots, model and noise on random rows, with the ledger in memory and with the ledger on disk
 and checkpoints at their default rate. Both variants take turns in short runs within one process, so that
-other jobs on the machine slow both alike. The lowest tenth of the turns is what the machine does when nothing else runs.
+other jobs on the machine slow both alike. The lowest tenth of the turns is what the machine does when
+nothing else runs.
 """
 
 import contextlib

@@ -70,6 +70,7 @@ class Server:
     def close(self):
         self._process.stdin.close()
         self._process.wait(timeout=60)
+        self._process.stdout.close()
 
 
 @pytest.fixture
