@@ -8,7 +8,7 @@ from dpexp import _validate
 from dpexp.accounting import AnyAccountant
 from dpexp.data import Dataset
 from dpexp.features import Features
-from dpexp.lots import PoissonSampling
+from dpexp.lots import Sampling
 from dpexp.options import Options
 from dpexp.plan import PrivacyPlan
 from dpexp.privacy import Privacy
@@ -77,7 +77,7 @@ class Experiment:
     data: Dataset
     features: Features
     privacy: Privacy
-    sampling: PoissonSampling
+    sampling: Sampling
     accountant: AnyAccountant
     model: "Callable[[], nn.Module]"
     optimizer: "Callable[[Iterable[nn.Parameter]], optim.Optimizer]"

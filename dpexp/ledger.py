@@ -1,6 +1,5 @@
 """The record of what a run has released, charged before it is released."""
 
-import itertools
 from collections.abc import Iterator
 from typing import final
 
@@ -101,7 +100,7 @@ class Ledger:
 
 
 def _events(plan: PrivacyPlan) -> Iterator[Event]:
-    """The event that each lot was priced as."""
+    """The event that each lot was priced as; of an epoch that is priced whole, its first lot's."""
     if plan.guarantee is not None:
         for phase in plan.phases(plan.steps):
-            yield from itertools.repeat(phase.event, phase.lots)
+            yield from phase.events()

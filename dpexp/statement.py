@@ -1,5 +1,7 @@
 """The guarantee of a run in words."""
 
+from typing import Any
+
 from dpexp.accounting import Composed, Event, Release, Repeated, Statement, without_amplification
 from dpexp.accounting.statement import KEYED, SECRET
 from dpexp.experiment import Experiment
@@ -26,15 +28,20 @@ def statement(experiment: Experiment, plan: PrivacyPlan, ledger: Ledger) -> str:
             releases=(*guarantee.releases, *_counts(plan)),
             steps=ledger.lots,
             num_examples=plan.num_examples,
-            if_sampling_fails=without_amplification(
-                _everything(plan, guarantee, ledger.lots),
-                delta=guarantee.budget.delta,
-                relation=guarantee.relation,
-            ),
+            **_if_sampling_fails(plan, guarantee, ledger.lots),
             randomness=KEYED if plan.deterministic else SECRET,
             not_covered=_NOT_COVERED,
         )
     )
+
+
+def _if_sampling_fails(plan: PrivacyPlan, guarantee: Guarantee, lots: int) -> dict[str, Any]:
+    if plan.sampling.if_known is None:
+        return {"if_sampling_fails": None}
+    bound = without_amplification(
+        _everything(plan, guarantee, lots), delta=guarantee.budget.delta, relation=guarantee.relation
+    )
+    return {"if_sampling_fails": bound, "failed_sampling": plan.sampling.if_known}
 
 
 def _counts(plan: PrivacyPlan) -> tuple[Release, ...]:
@@ -49,4 +56,4 @@ def _counts(plan: PrivacyPlan) -> tuple[Release, ...]:
 
 def _everything(plan: PrivacyPlan, guarantee: Guarantee, lots: int) -> Event:
     releases = (release.event for release in guarantee.releases)
-    return Composed((*releases, *(Repeated(phase.event, phase.lots) for phase in plan.phases(lots))))
+    return Composed((*releases, *(Repeated(phase.event, phase.charges) for phase in plan.phases(lots))))

@@ -29,6 +29,7 @@ from dpexp.accounting.budget import (
     total,
 )
 from dpexp.accounting.events import (
+    NOTHING,
     BallsAndBins,
     Composed,
     Event,
@@ -53,6 +54,7 @@ from dpexp.accounting.trajectory import epsilons_after, trajectory
 
 __all__ = [
     "ADAPTIVITY",
+    "NOTHING",
     "AbstractAccountant",
     "Account",
     "AnyAccountant",

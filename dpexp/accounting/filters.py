@@ -196,10 +196,10 @@ def _lots_admitted(
     running = np.ones(len(budgets), dtype=bool)
     for phase in planned:
         alpha = _alphas(phase.event, relation, orders)
-        fit = np.where(running, _whole_lots(budgets - spent, alpha, phase.lots), 0.0)
-        lots += fit
+        fit = np.where(running, _whole_lots(budgets - spent, alpha, phase.charges), 0.0)
+        lots += np.minimum(fit * phase.every, phase.lots)
         spent += fit * np.where(fit > 0, alpha, 0.0)
-        running &= fit == phase.lots
+        running &= fit == phase.charges
     return _Admitted(lots, spent)
 
 
