@@ -23,9 +23,10 @@ _WHOLE = 1e-9
 class BallsAndBinsSampling:
     """Each row falls into one of the B = N/L lots of an epoch, independently and uniformly.
 
-    Chua et al. (2025), "Balls-and-bins sampling for DP-SGD", arXiv 2412.16802. Lots vary in size as Poisson's do, but every row is seen exactly once an epoch. An epoch is charged whole
-    at its first lot, also where training ends within it. The declared N need not be the true number of rows:
-    each falls into one of the declared B lots.
+    Chua et al. (2025), "Balls-and-bins sampling for DP-SGD", arXiv 2412.16802. Lots vary in size as Poisson's
+    do, but every row is seen exactly once an epoch. An epoch is charged whole at its first lot, also where
+    training ends within it. The declared N need not be the true number of rows: each falls into one of the
+    declared B lots.
     """
 
     name: ClassVar[str] = "balls_and_bins"

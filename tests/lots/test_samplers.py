@@ -221,7 +221,7 @@ def test_what_remains_when_lots_are_known_is_said():
         (FIXED, 0.5, "exactly L rows"),
         (PARTITION, 64.5, "exactly L rows"),
         (PARTITION, 1001, "N = data.num_examples = 1000"),
-        (BALLS, 300, "L=333.3333333333333 for 3, or L=250.0 for 4"),
+        (BALLS, 300, "L=333.3333333333333 for 3, or 250.0 for 4"),
     ],
 )
 def test_a_size_that_such_lots_cannot_have_is_refused(sampling, size, message):
