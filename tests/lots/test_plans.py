@@ -1,4 +1,4 @@
-"""Plans of every sampler: events are those of what is drawn, epochs are charged whole, the rest is refused."""
+"""Plans of every sampler: events are those of what is drawn, epochs are charged whole, or refused."""
 
 import math
 
