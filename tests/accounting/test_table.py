@@ -128,7 +128,7 @@ def farthest(cell, name, truth):
 
 @functools.cache
 def converted(cell):
-    """min over λ of (α(λ) + log(1/δ))/λ with the true moments, which rdp and moments may not exceed by much."""
+    """min over λ of (α(λ) + log(1/δ))/λ with true moments, which rdp and moments may not exceed by much."""
     slack = 2.5 if cell in ((Sampler.POISSON, REPLACE), (Sampler.BALLS_AND_BINS, ADD)) else 1.001
     return slack * min((true_moment(cell, order) - np.log(DELTA)) / order for order in range(1, 13))
 

@@ -182,3 +182,8 @@ def test_impossible_networks_are_refused_with_their_key(make, message):
     with pytest.raises(UserError) as error:
         make()
     assert message in str(error.value)
+
+
+def test_a_convolutional_network_trains_on_rows_from_the_command_line(dpexp, outputs):
+    model = ["model=resnet", "model.depth=8", "model.width=8", "privacy.lot_size=16", "privacy.steps=2"]
+    assert dpexp("data=digits", "trainer=cpu", *model) == 0
