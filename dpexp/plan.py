@@ -212,7 +212,9 @@ class PrivacyPlan:
         return []
 
     def _next_unlike(self, index: int) -> int:
-        return int(min(self._changes_after(index), sys.maxsize))
+        every = self.lots_per_charge
+        charged_next = math.inf if every == 1 else index + (1 if index % every == 0 else -index % every)
+        return int(min(self._changes_after(index), charged_next, sys.maxsize))
 
     def _step(self, index: int) -> StepPlan:
         lots = tuple(self._lot_step(lot, index) for lot in self.lots)

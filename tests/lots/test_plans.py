@@ -1,6 +1,7 @@
 """Plans of every sampler: events are those of what is drawn, epochs are charged whole, or refused."""
 
 import math
+from dataclasses import replace
 
 import hypothesis
 import numpy as np
@@ -81,6 +82,13 @@ def test_phases_are_the_steps(sampling, steps, change):
     from_phases = [event for phase in made.phases(steps) for event in phase.events()]
     assert from_phases == [made.step(t).event for t in range(steps)]
     assert sum(phase.lots for phase in made.phases(steps)) == steps
+
+
+@by_epoch
+@given(order=st.lists(st.integers(0, 45), min_size=1, max_size=20))
+def test_a_step_does_not_depend_on_what_was_asked_before(sampling, order):
+    asked = plan(sampling, noise_multiplier=Step(start=6, factor=0.7, every=1, unit="epochs"), steps=46)
+    assert [asked.step(t) for t in order] == [replace(asked).step(t) for t in order]
 
 
 @by_epoch
