@@ -9,7 +9,7 @@ from dpexp.accounting import AnyAccountant
 from dpexp.budgets import FIXED, BudgetRule
 from dpexp.data import Dataset
 from dpexp.features import Features
-from dpexp.lots import PoissonSampling
+from dpexp.lots import Sampling
 from dpexp.options import Options
 from dpexp.plan import PrivacyPlan
 from dpexp.privacy import DPSGD, Privacy
@@ -84,7 +84,7 @@ class Experiment:
     data: Dataset
     features: Features
     privacy: Privacy
-    sampling: PoissonSampling
+    sampling: Sampling
     accountant: AnyAccountant
     model: "Callable[[], nn.Module]"
     optimizer: "Callable[[Iterable[nn.Parameter]], optim.Optimizer]"
