@@ -19,12 +19,15 @@ from omegaconf.errors import OmegaConfBaseException
 from dpexp._validate import UserError
 from dpexp.cli.errors import explain
 from dpexp.cli.keys import check_group, check_root
+from dpexp.cli.resolvers import register
 
 if TYPE_CHECKING:
     from dpexp.experiment import Experiment
     from dpexp.tasks import Task
 
 __all__ = ["conf_dir", "main"]
+
+register()
 
 _LIGHT = ("task", "data", "features", "privacy", "sampling", "accountant", "schedule", "tracking")
 

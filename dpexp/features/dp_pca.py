@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dpexp import _validate
 from dpexp.accounting import Gaussian, Release
-from dpexp.features.features import Inputs
+from dpexp.features.features import Inputs, check_width
 from dpexp.noise import Noise, noised
 
 __all__ = ["DPPCA", "Projection", "noisy_second_moment", "second_moment"]
@@ -23,6 +23,11 @@ class Projection:
     """Fixed principal directions, shape (d, k), orthonormal columns."""
 
     directions: NDArray[np.float32]
+
+    @property
+    def state(self) -> dict[str, NDArray[np.float32]]:
+        """The directions."""
+        return {"directions": self.directions}
 
     def transform(self, inputs: Inputs) -> Inputs:
         """Projects rows (N, *shape) with d values each to (N, k)."""
@@ -71,9 +76,7 @@ class DPPCA:
 
     def fit(self, inputs: Inputs, noise: Noise) -> Projection:
         """The projection for training rows of shape `(N, *shape)`; draws noise once, at position 0."""
-        rows = inputs.reshape(len(inputs), -1)
-        if rows.shape[1] != self.inputs:
-            raise _validate.refuse("features.inputs", self.inputs, f"{rows.shape[1]}, as in the rows")
+        rows = check_width(inputs, self.inputs)
         moment = noisy_second_moment(second_moment(rows), self.noise_multiplier, noise)
         _, vectors = np.linalg.eigh(moment)  # eigenvalues ascend
         top = vectors[:, : -self.components - 1 : -1]
