@@ -44,11 +44,11 @@ class FeatureCache:
 
     @classmethod
     def of_user(cls) -> "FeatureCache":
-        """`DPEXP_CACHE_DIR/features`, or `dpexp/features` in the user's cache folder."""
+        """`DPEXP_FEATURES_DIR`, or `dpexp/features` in the user's cache folder."""
         import pooch
 
-        root = os.environ.get("DPEXP_CACHE_DIR")
-        return cls(folder=(Path(root).expanduser() if root else Path(pooch.os_cache("dpexp"))) / "features")
+        named = os.environ.get("DPEXP_FEATURES_DIR")
+        return cls(folder=Path(named).expanduser() if named else Path(pooch.os_cache("dpexp")) / "features")
 
     def get(
         self, identity: str, inputs: Inputs, shape: tuple[int, int], compute: Callable[[Inputs], Inputs]
