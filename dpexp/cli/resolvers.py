@@ -8,8 +8,9 @@ __all__ = ["register"]
 
 
 def register() -> None:
-    """Makes `${scattering_dimensions:shape,scales,angles}` known to every configuration."""
+    """Makes `${scattering_dimensions:…}` and `${pretrained_dimensions:…}` known to every configuration."""
     OmegaConf.register_new_resolver("scattering_dimensions", _scattering_dimensions, replace=True)
+    OmegaConf.register_new_resolver("pretrained_dimensions", _pretrained_dimensions, replace=True)
 
 
 def _scattering_dimensions(shape: Any, scales: Any, angles: Any) -> int | None:
@@ -20,3 +21,13 @@ def _scattering_dimensions(shape: Any, scales: Any, angles: Any) -> int | None:
         return scattering_dimensions(list(shape), scales, angles)
     except (TypeError, UserError):
         return None  # the features refuse what is wrong, by its name
+
+
+def _pretrained_dimensions(shape: Any, channels: Any) -> int | None:
+    from dpexp._validate import UserError
+    from dpexp.features.pretrained import pretrained_dimensions
+
+    try:
+        return pretrained_dimensions(list(shape), list(channels))
+    except (TypeError, UserError):
+        return None

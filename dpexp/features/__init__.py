@@ -6,6 +6,7 @@ from dpexp.features.dp_pca import DPPCA
 from dpexp.features.features import Features, FittedFeatures, NoFeatures
 from dpexp.features.images import scattering_dimensions
 from dpexp.features.normalization import GroupNormalization, PrivateNormalization
+from dpexp.features.pretrained import Pretrained, pretrained_dimensions
 from dpexp.features.random_projection import RandomProjection
 from dpexp.features.scattering import Scattering
 
@@ -17,8 +18,10 @@ __all__ = [
     "FittedFeatures",
     "GroupNormalization",
     "NoFeatures",
+    "Pretrained",
     "PrivateNormalization",
     "RandomProjection",
     "Scattering",
+    "pretrained_dimensions",
     "scattering_dimensions",
 ]

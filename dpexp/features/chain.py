@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dpexp import _validate
 from dpexp.accounting import Release
 from dpexp.features.features import Features, FittedFeatures, Inputs, check_dimensions
-from dpexp.noise import Noise
+from dpexp.noise import Noise, NoNoise
 
 __all__ = ["Chain", "FittedChain"]
 
@@ -37,6 +37,19 @@ class FittedChain:
         for stage in self.stages:
             inputs = stage.transform(inputs)
         return inputs
+
+
+def of_stage(index: int, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Those of a `FittedChain`'s state that one stage fitted, by the names that it gave them."""
+    prefix = f"{index}."
+    return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
+
+
+def restored_stage(stage: Any, arrays: Mapping[str, NDArray[Any]]) -> FittedFeatures:
+    """A stage as it was fitted before; one that releases nothing is fitted anew, without looking at rows."""
+    no_rows = np.empty((0, 0), dtype=np.float32)
+    fitted: FittedFeatures = stage.restored(arrays) if stage.releases else stage.fit(no_rows, NoNoise())
+    return fitted
 
 
 @final
@@ -110,6 +123,23 @@ class Chain:
                 seen = index
             fitted.append(stage.fit(inputs, _Apart(noise, index, len(stages))))
         return FittedChain(tuple(fitted))
+
+    def arrays(self, fitted: FittedFeatures) -> Mapping[str, NDArray[Any]]:
+        """What was fitted, by stage."""
+        return fitted.state
+
+    def restored(self, arrays: Mapping[str, NDArray[Any]]) -> FittedFeatures:
+        """The fitted stages, of what was released before; public ones are made anew.
+
+        Raises:
+            UserError: They belong to other features.
+        """
+        return FittedChain(
+            tuple(
+                restored_stage(stage, of_stage(index, arrays))
+                for index, stage in enumerate(self._stages.values())
+            )
+        )
 
     def ignored(self) -> dict[str, Any]:
         """The stages' ignored keys."""

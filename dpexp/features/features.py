@@ -71,6 +71,11 @@ class NoFeatures:
     num_examples: Any = None
     key: Any = None
     stages: Any = None
+    channels: Any = None
+    public: Any = None
+    private: Any = None
+    epochs: Any = None
+    lr: Any = None
     cache: Any = None
 
     def __post_init__(self) -> None:

@@ -1,6 +1,7 @@
 """Normalization of channels: by example (free), or by noisy statistics of the data (charged)."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -176,6 +177,22 @@ class PrivateNormalization:
         least = max(_LEAST_VARIANCE * float(np.mean(variance)), np.finfo(np.float32).tiny)
         std = np.sqrt(np.maximum(variance, least))
         return ChannelScale(mean=mean.astype(np.float32), std=std.astype(np.float32))
+
+    def arrays(self, fitted: ChannelScale) -> Mapping[str, NDArray[Any]]:
+        """Means and standard deviations."""
+        return fitted.state
+
+    def restored(self, arrays: Mapping[str, NDArray[Any]]) -> ChannelScale:
+        """The normalization by statistics that were released before.
+
+        Raises:
+            UserError: They are those of other channels.
+        """
+        mean, std = (arrays.get(name, np.empty(0, np.float32)) for name in ("mean", "std"))
+        if mean.shape != (self.channels,) or std.shape != (self.channels,):
+            expected = f"one mean and one std for each of the {self.channels} channels"
+            raise _validate.refuse("features.normalization", (mean.shape, std.shape), expected)
+        return ChannelScale(mean=mean, std=std)
 
     def ignored(self) -> dict[str, Any]:
         """Nothing."""

@@ -18,7 +18,7 @@ from dpexp import __version__
 from dpexp.features.cache import FeatureCache
 from dpexp.features.features import Inputs
 
-__all__ = ["PublicMap"]
+__all__ = ["PublicMap", "code_version"]
 
 _CHUNK = 16  # rows at once in a thread: what their transforms need then stays in the processor's cache
 
@@ -52,7 +52,7 @@ class PublicMap:
         """Features of rows, shape (N, *shape) to (N, dimensions)."""
         if self.cache is None:
             return self._computed(inputs)
-        identity = f"{self.identity} by {_code()}"
+        identity = f"{self.identity} by {code_version()}"
         return self.cache.get(identity, inputs, (len(inputs), self.dimensions), self._computed)
 
     def _computed(self, inputs: Inputs) -> Inputs:
@@ -71,7 +71,7 @@ class PublicMap:
 
 
 @functools.cache
-def _code() -> str:
+def code_version() -> str:
     """Changes with every version of what computes features."""
     import torch
 

@@ -1,13 +1,15 @@
 """Scattering features: a fixed, public bank of wavelets, and a normalization of its channels."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, final
+
+from numpy.typing import NDArray
 
 from dpexp import _validate
 from dpexp.accounting import Release
 from dpexp.features.cache import FeatureCache
-from dpexp.features.chain import FittedChain
+from dpexp.features.chain import FittedChain, of_stage
 from dpexp.features.features import FittedFeatures, Inputs, check_dimensions
 from dpexp.features.images import ImageShape, scattering_dimensions, scattering_paths
 from dpexp.features.normalization import GroupNormalization, PrivateNormalization, normalized_by_group
@@ -95,6 +97,17 @@ class Scattering:
         if not isinstance(stage, PrivateNormalization):
             return transform
         return FittedChain((transform, stage.fit(transform.transform(inputs), noise)))
+
+    def arrays(self, fitted: FittedFeatures) -> Mapping[str, NDArray[Any]]:
+        """The statistics of `normalization: data`."""
+        return fitted.state
+
+    def restored(self, arrays: Mapping[str, NDArray[Any]]) -> FittedFeatures:
+        """The transform with a normalization that was released before."""
+        stage = self._normalization()
+        if not isinstance(stage, PrivateNormalization):
+            return self._transform()
+        return FittedChain((self._transform(), stage.restored(of_stage(1, arrays))))
 
     def ignored(self) -> dict[str, Any]:
         """Keys of the other normalizations."""
