@@ -68,6 +68,9 @@ def train(experiment: Experiment) -> Result:
             trainer.callbacks.insert(0, _trajectory(run, experiment))  # type: ignore[attr-defined]
             record_start(run, experiment, plan, datamodule)
             datamodule.setup("fit")
+            run.record(
+                0, {f"nonprivate/{name}": value for name, value in datamodule.fitted.nonprivate.items()}
+            )
             fit(trainer, module, datamodule)
             _check_counts(plan, ledger, datamodule.lots_drawn, trainer.global_step)
             validate(trainer, module, datamodule)  # so that the last ε has its accuracy too

@@ -132,7 +132,7 @@ def _verified(path: Path, key: bytes, shape: tuple[int, int]) -> Inputs:
         found = np.lib.format.read_array(file, allow_pickle=False)
     if found.shape != shape or found.dtype != np.float32:
         raise Corrupt(f"it holds {found.dtype} of shape {found.shape}")
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def _digest(key: bytes, file: BinaryIO, length: int) -> bytes:

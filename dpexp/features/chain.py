@@ -32,6 +32,11 @@ class FittedChain:
             for name, value in stage.state.items()
         }
 
+    @property
+    def nonprivate(self) -> dict[str, float]:
+        """Those of all stages."""
+        return {name: value for stage in self.stages for name, value in stage.nonprivate.items()}
+
     def transform(self, inputs: Inputs) -> Inputs:
         """Features of rows, shape (N, *shape) to (N, dimensions)."""
         for stage in self.stages:
@@ -97,9 +102,10 @@ class Chain:
         for name, stage in self._stages.items():
             if not isinstance(stage, Features):
                 raise _validate.refuse(f"features.stages.{name}", stage, "features, made by a _target_")
-            if getattr(stage, "inputs", width) != width:
+            takes = getattr(stage, "inputs", width)
+            if takes != width:
                 expected = f"{width}, the values that come in"
-                raise _validate.refuse(f"features.stages.{name}.inputs", stage.inputs, expected)
+                raise _validate.refuse(f"features.stages.{name}.inputs", takes, expected)
             width = stage.dimensions
         check_dimensions(self.dimensions, width, f"{width}, what comes out of the last stage")
 

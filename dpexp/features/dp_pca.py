@@ -21,9 +21,21 @@ _CHUNK = 8192  # rows at once: bounds the float64 copies
 @final
 @dataclass(frozen=True)
 class Projection:
-    """Fixed principal directions, shape (d, k), orthonormal columns."""
+    """Fixed directions.
+
+    Attributes:
+        directions: Shape (d, k); orthonormal columns, or of one common length.
+        explained_variance: Share of the rows' second moment, each of unit norm, in the span of the directions. Not
+            released; None where it was not computed.
+    """
 
     directions: NDArray[np.float32]
+    explained_variance: float | None = None
+
+    @property
+    def nonprivate(self) -> dict[str, float]:
+        """The explained variance, which no noise covers."""
+        return {} if self.explained_variance is None else {"explained_variance": self.explained_variance}
 
     @property
     def state(self) -> dict[str, NDArray[np.float32]]:
@@ -78,10 +90,11 @@ class DPPCA:
     def fit(self, inputs: Inputs, noise: Noise) -> Projection:
         """The projection for training rows of shape `(N, *shape)`; draws noise once, at position 0."""
         rows = check_width(inputs, self.inputs)
-        moment = noisy_second_moment(second_moment(rows), self.noise_multiplier, noise)
-        _, vectors = np.linalg.eigh(moment)  # eigenvalues ascend
+        exact = second_moment(rows)
+        _, vectors = np.linalg.eigh(noisy_second_moment(exact, self.noise_multiplier, noise))  # ascending
         top = vectors[:, : -self.components - 1 : -1]
-        return Projection(np.ascontiguousarray(top, dtype=np.float32))
+        explained = float(np.sum(top * (exact @ top)) / max(np.trace(exact), np.finfo(np.float64).tiny))
+        return Projection(np.ascontiguousarray(top, dtype=np.float32), explained_variance=explained)
 
     def arrays(self, fitted: Projection) -> Mapping[str, NDArray[Any]]:
         """The directions."""

@@ -24,6 +24,11 @@ class FittedFeatures(Protocol):
         """What was fitted, by name: all that a prediction needs beside the configuration."""
         ...
 
+    @property
+    def nonprivate(self) -> Mapping[str, float]:
+        """Figures of the private rows that the guarantee does not cover, by name."""
+        ...
+
     def transform(self, inputs: Inputs) -> Inputs:
         """Features of rows, shape (N, *shape) to (N, dimensions)."""
         ...
@@ -88,6 +93,11 @@ class NoFeatures:
 
     @property
     def state(self) -> dict[str, NDArray[np.float32]]:
+        """Nothing."""
+        return {}
+
+    @property
+    def nonprivate(self) -> dict[str, float]:
         """Nothing."""
         return {}
 

@@ -65,6 +65,11 @@ class GroupNormalization:
         """Itself: there is nothing to fit."""
         return self
 
+    @property
+    def nonprivate(self) -> dict[str, float]:
+        """Nothing."""
+        return {}
+
     def transform(self, inputs: Inputs) -> Inputs:
         """Normalized rows, shape (N, d)."""
         assert self.groups is not None
@@ -98,6 +103,11 @@ class ChannelScale:
     def state(self) -> dict[str, NDArray[np.float32]]:
         """Both."""
         return {"mean": self.mean, "std": self.std}
+
+    @property
+    def nonprivate(self) -> dict[str, float]:
+        """Nothing."""
+        return {}
 
     def transform(self, inputs: Inputs) -> Inputs:
         """Normalized rows, shape (N, d)."""
@@ -174,7 +184,8 @@ class PrivateNormalization:
         means, squares = np.split(noisy * math.sqrt(2) / self.num_examples, 2)
         mean = means * mean_bound
         variance = squares * square_bound - mean**2
-        least = max(_LEAST_VARIANCE * float(np.mean(variance)), np.finfo(np.float32).tiny)
+        unknown = self._sigma * math.sqrt(2) * square_bound / self.num_examples  # the noise's own size
+        least = max(_LEAST_VARIANCE * float(np.mean(variance)), unknown)
         std = np.sqrt(np.maximum(variance, least))
         return ChannelScale(mean=mean.astype(np.float32), std=std.astype(np.float32))
 

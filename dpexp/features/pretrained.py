@@ -87,7 +87,7 @@ class Pretrained:
         return ()
 
     def fit(self, inputs: Inputs, noise: Noise) -> PublicMap:
-        """Trains the layers on the public rows, or finds them in the cache. Private rows are not looked at."""
+        """Trains the layers on public rows, or finds them in the cache. Private rows are not looked at."""
         weights = self._weights()
         return PublicMap(
             name="pretrained layers",
@@ -139,7 +139,8 @@ def pretrained_dimensions(shape: Any, channels: Sequence[int]) -> int:
     if isinstance(channels, str) or not isinstance(channels, Sequence) or not channels:
         raise _validate.refuse("features.channels", channels, "a list of whole numbers, such as [32, 64]")
     counts = [_validate.integer("features.channels", count, at_least=1) for count in channels]
-    return counts[-1] * math.prod(size // 2 ** len(counts) for size in (image.height, image.width))
+    values: int = counts[-1] * math.prod(size // 2 ** len(counts) for size in (image.height, image.width))
+    return values
 
 
 def _rows_transform(

@@ -48,6 +48,11 @@ class PublicMap:
         """Nothing: the map is public."""
         return {}
 
+    @property
+    def nonprivate(self) -> dict[str, float]:
+        """Nothing."""
+        return {}
+
     def transform(self, inputs: Inputs) -> Inputs:
         """Features of rows, shape (N, *shape) to (N, dimensions)."""
         if self.cache is None:

@@ -49,7 +49,8 @@ class ScatteringTransform:
         """Coefficients of images (n, M, N), shape (n, paths, M/2^J, N/2^J)."""
         padded = torch.nn.functional.pad(images, self._padding, mode="reflect")
         spectrum = torch.fft.fft2(padded)
-        first, second = [], []
+        first: list[Tensor] = []
+        second: list[Tensor] = []
         for scale in range(self._scales):
             moduli = self._moduli(spectrum[:, None], resolution=0, scale=scale)
             first.append(self._average(moduli, scale))
@@ -77,7 +78,8 @@ class ScatteringTransform:
         for alias in range(1, step**2):
             row, column = divmod(alias, step)
             kept += blocks[..., row, :, column, :] * filter_blocks[..., row, :, column, :]
-        return torch.fft.ifft2(kept).abs() / step**2
+        moduli: Tensor = torch.fft.ifft2(kept).abs() / step**2
+        return moduli
 
     def _average(self, moduli: Tensor, resolution: int) -> Tensor:
         rows, columns = self._averaging[resolution]

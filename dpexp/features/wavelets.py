@@ -73,8 +73,8 @@ class FilterBank:
 def gaussian(size: int, sigma: float) -> NDArray[np.float64]:
     """A normal density of std `sigma` at 0 … size-1, summed over all periods of length `size`."""
     points = np.arange(size) + size * _periods(size, sigma)[:, None]
-    density = np.exp(-(points**2) / (2 * sigma**2)) / math.sqrt(2 * math.pi * sigma**2)
-    return density.sum(axis=0)
+    density: NDArray[np.float64] = np.exp(-(points**2) / (2 * sigma**2)).sum(axis=0)
+    return density / math.sqrt(2 * math.pi * sigma**2)
 
 
 def morlet(

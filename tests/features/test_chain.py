@@ -82,6 +82,13 @@ def test_a_chain_keeps_what_it_fitted_by_stage():
     }
 
 
+def test_a_chain_is_restored_from_what_it_released():
+    data, stages = rows(), chain(scale=normalization(), random=projection(), pca=pca())
+    fitted = stages.fit(data, GaussianNoise(Stream.secret()))
+    again = stages.restored(stages.arrays(fitted))
+    np.testing.assert_array_equal(again.transform(data), fitted.transform(data))
+
+
 def test_an_entry_that_is_null_is_left_out():
     data = rows()
     short = Chain(inputs=12, dimensions=6, stages={"random": projection(), "pca": None})

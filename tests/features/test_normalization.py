@@ -95,10 +95,26 @@ def test_a_row_that_is_not_finite_counts_as_nothing(bad):
 
 def test_without_noise_channels_get_mean_0_and_variance_1():
     data = rows()
-    fitted = private().fit(data, NoNoise())
+    fitted = private(noise_multiplier=1e-3).fit(data, NoNoise())
     found = fitted.transform(data).reshape(50, CHANNELS, PIXELS)
     np.testing.assert_allclose(found.mean(axis=(0, 2)), 0, atol=1e-4)
     np.testing.assert_allclose(found.std(axis=(0, 2)), 1, atol=1e-3)
+
+
+def test_variances_below_their_noise_are_raised_to_it():
+    data = np.zeros((50, WIDTH), dtype=np.float32)
+    for seed in range(5):
+        fitted = private().fit(data, GaussianNoise(Stream.keyed_by(seed)))
+        assert (fitted.std >= np.sqrt(4.0 * np.sqrt(2) * 3.0 / 50) * (1 - 1e-6)).all()
+
+
+def test_what_was_released_is_restored_and_that_of_other_channels_refused():
+    data = rows()
+    fitted = private().fit(data, GaussianNoise(Stream.secret()))
+    again = private().restored(private().arrays(fitted))
+    np.testing.assert_array_equal(again.transform(data), fitted.transform(data))
+    with pytest.raises(UserError, match=r"features\.normalization"):
+        private(channels=2).restored(private().arrays(fitted))
 
 
 def test_means_are_noised_by_sigma_times_the_bound_over_n():
