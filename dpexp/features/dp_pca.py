@@ -25,8 +25,8 @@ class Projection:
 
     Attributes:
         directions: Shape (d, k); orthonormal columns, or of one common length.
-        explained_variance: Share of the rows' second moment, each of unit norm, in the span of the directions. Not
-            released; None where it was not computed.
+        explained_variance: Share of the unit rows' second moment in the span of the directions. Not released;
+            None where it was not computed.
     """
 
     directions: NDArray[np.float32]
