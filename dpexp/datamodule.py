@@ -14,7 +14,7 @@ from torch import Tensor
 
 from dpexp.augmentation import Views
 from dpexp.data import Dataset, Examples, Splits
-from dpexp.features import Features
+from dpexp.features import Features, FittedFeatures
 from dpexp.ledger import Ledger
 from dpexp.lots import LotSource
 from dpexp.noise import Noise
@@ -53,7 +53,7 @@ class Lot:
 
 
 class Lots:
-    """The plan's lots in order, as a sized iterable that Lightning takes for a data loader."""
+    """The plan's lots in order from `first` on, as a sized iterable that Lightning takes for a loader."""
 
     def __init__(
         self,
@@ -62,16 +62,17 @@ class Lots:
         inputs: Tensor,
         targets: Tensor,
         views: Callable[[Tensor, int], Tensor],
+        first: int = 0,
     ) -> None:
         self._plan, self._source, self._inputs, self._targets = plan, source, inputs, targets
-        self._views = views
+        self._views, self._first = views, first
         self.drawn = 0
 
     def __len__(self) -> int:
-        return self._plan.steps
+        return self._plan.steps - self._first
 
     def __iter__(self) -> Iterator[Lot]:
-        for index in range(self._plan.steps):
+        for index in range(self._first, self._plan.steps):
             drawn = self._source.draw(index, self._plan.step(index).lots)
             self.drawn += 1
             rows = torch.from_numpy(drawn.rows)
@@ -105,6 +106,7 @@ class LotDataModule(pl.LightningDataModule):
         lots: The secret stream that lots are drawn from.
         noise: What the features' releases are noised with.
         views: Augmented views of the examples of a lot; None for the examples themselves.
+        fitted: The features of a run that goes on, charged before; None to charge and fit them.
     """
 
     def __init__(
@@ -117,11 +119,13 @@ class LotDataModule(pl.LightningDataModule):
         lots: Stream,
         noise: Noise,
         views: Views | None = None,
+        fitted: FittedFeatures | None = None,
     ) -> None:
         super().__init__()
         self._plan, self._data, self._features = plan, data, features
         self._ledger, self._stream, self._noise = ledger, lots, noise
         self._views = _as_they_are if views is None else partial(views.of, stream=lots.child("views"))
+        self._fitted = fitted
         self._splits: Splits | None = None
         self._tensors: dict[str, tuple[Tensor, Tensor]] = {}
         self._lots: Lots | None = None
@@ -147,9 +151,7 @@ class LotDataModule(pl.LightningDataModule):
             return
         self.prepare_data()
         assert self._splits is not None
-        for release in self._features.releases:
-            self._ledger.charge(release)  # before the noise of `fit` is drawn
-        fitted = self._features.fit(self._splits.train.inputs, self._noise)
+        fitted = self._fit(self._splits) if self._fitted is None else self._fitted
         self._tensors = {
             "train": _as_tensors(self._splits.train, fitted.transform(self._splits.train.inputs)),
             "test": _as_tensors(self._splits.test, fitted.transform(self._splits.test.inputs)),
@@ -168,10 +170,16 @@ class LotDataModule(pl.LightningDataModule):
             inputs,
             targets,
             self._views,
+            first=self._ledger.steps,
         )
 
+    def _fit(self, splits: Splits) -> FittedFeatures:
+        for release in self._features.releases:
+            self._ledger.charge(release)  # before the noise of `fit` is drawn
+        return self._features.fit(splits.train.inputs, self._noise)
+
     def train_dataloader(self) -> Lots:
-        """The lots t = 0 … T-1."""
+        """The lots t = 0 … T-1, or those that are left of a run that goes on."""
         assert self._lots is not None
         return self._lots
 

@@ -3,7 +3,7 @@
 from dpexp.features.cache import FeatureCache
 from dpexp.features.chain import Chain
 from dpexp.features.dp_pca import DPPCA
-from dpexp.features.features import Features, FittedFeatures, NoFeatures
+from dpexp.features.features import Features, FittedFeatures, KeepsFitted, NoFeatures
 from dpexp.features.images import scattering_dimensions
 from dpexp.features.normalization import GroupNormalization, PrivateNormalization
 from dpexp.features.pretrained import Pretrained, pretrained_dimensions
@@ -17,6 +17,7 @@ __all__ = [
     "Features",
     "FittedFeatures",
     "GroupNormalization",
+    "KeepsFitted",
     "NoFeatures",
     "Pretrained",
     "PrivateNormalization",

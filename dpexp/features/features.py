@@ -11,7 +11,15 @@ from dpexp import _validate
 from dpexp.accounting import Release
 from dpexp.noise import Noise
 
-__all__ = ["Features", "FittedFeatures", "Inputs", "NoFeatures", "check_dimensions", "check_width"]
+__all__ = [
+    "Features",
+    "FittedFeatures",
+    "Inputs",
+    "KeepsFitted",
+    "NoFeatures",
+    "check_dimensions",
+    "check_width",
+]
 
 Inputs = NDArray[np.float32]
 
@@ -54,6 +62,26 @@ class Features(Protocol):
 
     def ignored(self) -> dict[str, Any]:
         """Keys that were set and have no effect."""
+        ...
+
+
+@runtime_checkable
+class KeepsFitted(Protocol):
+    """Features whose fitted map can be kept with a run, so that resuming it releases nothing anew.
+
+    Features that release something and do not keep it are fitted, and charged, again.
+    """
+
+    def arrays(self, fitted: Any) -> Mapping[str, NDArray[Any]]:
+        """What the fitted map is made of; released values only."""
+        ...
+
+    def restored(self, arrays: Mapping[str, NDArray[Any]]) -> FittedFeatures:
+        """The fitted map, of what `arrays` gave.
+
+        Raises:
+            UserError: They belong to other features.
+        """
         ...
 
 
