@@ -154,9 +154,14 @@ class LotDataModule(pl.LightningDataModule):
         assert self._splits is not None
         fitted = self._fit(self._splits) if self._fitted is None else self._fitted
         self._tensors = {
-            name: _as_tensors(examples, fitted.transform(examples.inputs))
-            for name, examples in self._evaluation_and_training(self._splits).items()
+            "train": _as_tensors(self._splits.train, fitted.transform(self._splits.train.inputs)),
+            "test": _as_tensors(self._splits.test, fitted.transform(self._splits.test.inputs)),
         }
+        if self._splits.validation_is_test:
+            self._tensors["validation"] = self._tensors["test"]
+        else:
+            validation = self._splits.validation
+            self._tensors["validation"] = _as_tensors(validation, fitted.transform(validation.inputs))
         self._splits = None  # the pixels are not needed any more
         self.fitted = fitted
         inputs, targets = self._tensors["train"]
@@ -199,10 +204,6 @@ class LotDataModule(pl.LightningDataModule):
         digest.update(np.ascontiguousarray(self._splits.train.inputs).data)
         digest.update(np.ascontiguousarray(self._splits.train.targets).data)
         return digest.hexdigest()
-
-    @staticmethod
-    def _evaluation_and_training(splits: Splits) -> dict[str, Examples]:
-        return {"train": splits.train, "validation": splits.validation, "test": splits.test}
 
 
 def _as_they_are(inputs: Tensor, lot: int) -> Tensor:

@@ -18,6 +18,7 @@ from dpexp._validate import UserError
 from dpexp.cli.errors import explain
 from dpexp.cli.guard import check_composed, install
 from dpexp.cli.keys import check_group, check_root
+from dpexp.cli.resolvers import register
 from dpexp.stopping import Stopped, answer_signals
 from dpexp.trust import trusted_object
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["conf_dir", "main"]
 
+register()
 install()  # on import, so that it holds in the processes that launchers start
 
 _PARTS = ("data", "features", "privacy", "sampling", "accountant", "budget", "schedule", "tracking")
