@@ -1,7 +1,7 @@
 """`Experiment`: everything a task needs, as objects. No Hydra, and no torch until it trains."""
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, final
 
 from dpexp import _validate
@@ -70,6 +70,8 @@ class Experiment:
         seed: Governs initialisation only.
         physical_batch_size: Examples at once in memory; None for the whole lot, `auto` for as many as fit.
         config: The configuration as plain values, for the record.
+        vary: Makes the experiment that more overrides of the same command line would; None without one.
+        tags: Tags of its MLflow run beside dpexp's own.
         options: How it is computed and shown; None for what the root keys of `config` say.
     """
 
@@ -87,6 +89,8 @@ class Experiment:
     seed: int = 0
     physical_batch_size: int | str | None = None
     config: Mapping[str, Any]
+    vary: "Callable[[Sequence[str]], Experiment] | None" = None
+    tags: Mapping[str, str] = field(default_factory=dict)
     options: Options | None = None
 
     def __post_init__(self) -> None:

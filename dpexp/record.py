@@ -117,7 +117,7 @@ def _tags(experiment: Experiment, plan: PrivacyPlan) -> dict[str, str]:
         tags["dpexp.accountant"] = plan.guarantee.accountant.name
     if plan.deterministic:
         tags["dpexp.deterministic"] = "true"
-    return tags
+    return {**experiment.tags, **tags}
 
 
 def _log_model(run: Run, module: DPModule, datamodule: LotDataModule) -> None:

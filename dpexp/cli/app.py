@@ -4,16 +4,18 @@ import functools
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import hydra
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from hydra.types import RunMode
 from hydra.utils import get_object, instantiate
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from dpexp._validate import UserError
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["conf_dir", "main"]
 
 _LIGHT = ("task", "data", "features", "privacy", "sampling", "accountant", "schedule", "tracking")
+_HEAVY = ("model", "optimizer", "trainer")
 
 
 class Stopped(BaseException):
@@ -90,10 +93,7 @@ def _application(config: DictConfig) -> float | None:
 
 
 def _run(config: DictConfig) -> float | None:
-    check_root(config, conf_dir())
-    for group in _LIGHT:
-        check_group(config, group)
-    experiment = _experiment(config)
+    experiment = _experiment(config, HydraConfig.get().runtime.choices.get("experiment"))
     task: Task = instantiate(config.task, _convert_="all")
     if task.makes:
         experiment.plan()  # impossible privacy arithmetic is refused before torch is even imported
@@ -102,21 +102,45 @@ def _run(config: DictConfig) -> float | None:
     return task.run(experiment)
 
 
-def _experiment(config: DictConfig) -> "Experiment":
+def _experiment(config: DictConfig, name: str | None) -> "Experiment":
     from dpexp.experiment import Experiment
 
+    check_root(config, conf_dir())
+    for group in _LIGHT:
+        check_group(config, group)
     groups = ("data", "features", "privacy", "sampling", "accountant", "schedule", "tracking")
     parts = {name: instantiate(config[name], _convert_="all") for name in groups}
     return Experiment(
-        name=HydraConfig.get().runtime.choices.get("experiment") or "adhoc",
+        name=name or "adhoc",
         model=functools.partial(instantiate, config.model, _convert_="all"),
         optimizer=lambda parameters: instantiate(config.optimizer, _convert_="all")(params=parameters),
         trainer=_later(config.trainer),
         seed=config.seed,
         physical_batch_size=config.physical_batch_size,
         config=_plain(config),
+        vary=_vary,
         **parts,
     )
+
+
+def _vary(overrides: Sequence[str]) -> "Experiment":
+    """The experiment of this command line with more overrides at its end, and task=train."""
+    given = [override for override in HydraConfig.get().overrides.task if not _is_of_task(override)]
+    composed = GlobalHydra.instance().hydra
+    assert composed is not None
+    config = composed.compose_config(
+        "config", [*given, *overrides], RunMode.RUN, from_shell=False, with_log_configuration=False
+    )
+    name = config.hydra.runtime.choices.get("experiment")
+    with open_dict(config):
+        del config["hydra"]
+    for group in _HEAVY:
+        check_group(config, group)
+    return _experiment(config, name)
+
+
+def _is_of_task(override: str) -> bool:
+    return override.lstrip("+~").split("=")[0].split(".")[0] == "task"
 
 
 def _later(node: DictConfig) -> Any:
