@@ -40,7 +40,7 @@ FLOORS = [
     ["datamodule", "module", "callbacks", "trainer"],
     ["tracking", "experiment"],
     ["console", "plots", "statement", "record"],
-    ["training", "tasks"],
+    ["training", "tasks", "reproduction"],
     ["cli", "__main__"],
 ]
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}

@@ -39,7 +39,8 @@ class Figure5:
     """Trains one run per value of each panel (and seed), and shows accuracy by value.
 
     Attributes:
-        overrides: What makes the reference setting, beginning with its +experiment.
+        experiment: The experiment that all points start from.
+        overrides: What, with it, makes the reference setting.
         sweeps: The panels.
         panels: Which of them; empty for all.
         seeds: Of initialisation; each is a run of its own at every point.
@@ -48,6 +49,7 @@ class Figure5:
     """
 
     makes = ()
+    experiment: str
     overrides: Sequence[str]
     sweeps: Mapping[str, Sweep]
     panels: Sequence[str] = field(default_factory=tuple)
@@ -87,8 +89,9 @@ class Figure5:
         return self.panels or list(self.sweeps)
 
     def _points(self, campaign: Campaign) -> list[Point]:
+        reference = [f"+experiment={self.experiment}", *self.overrides]
         return [
-            campaign.point(panel, value, [*self.overrides, *self.sweeps[panel].at(value)], seed)
+            campaign.point(panel, value, [*reference, *self.sweeps[panel].at(value)], seed)
             for seed in self.seeds
             for panel in self._chosen
             for value in self.sweeps[panel].values
