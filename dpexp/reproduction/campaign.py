@@ -88,10 +88,12 @@ class Campaign:
         return Point(panel=panel, value=value, experiment=recorded, plan=varied.plan(), overrides=asked)
 
     def complete(self, points: Sequence[Point], console: Console) -> None:
-        """Trains the points that have no finished run, one after another."""
+        """Trains the points that have no finished run, one after another, the shortest first."""
         from dpexp.training import train  # imports torch and Lightning
 
-        missing = [point for point in points if _finished(point, self.archive.runs()) is None]
+        runs = self.archive.runs()
+        missing = [point for point in points if _finished(point, runs) is None]
+        missing.sort(key=lambda point: point.plan.steps)
         console.print(f"{self._figure}: {len(points) - len(missing)} of {len(points)} runs are in the store")
         for number, point in enumerate(missing, start=1):
             if _finished(point, self.archive.runs()) is not None:
