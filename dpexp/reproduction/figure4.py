@@ -153,8 +153,10 @@ def _table(readings: Sequence[Reading], settings: Sequence[str]) -> Table:
     for heading in ("δ", "ε", *settings):
         table.add_column(heading, justify="right")
     cells = {(r.delta, r.epsilon, r.setting): _cell(r) for r in readings}
+    none = dict.fromkeys(settings, "too little")
+    none |= {setting: "no run yet" for setting in settings if all(r.setting != setting for r in readings)}
     for delta, epsilon in dict.fromkeys((r.delta, r.epsilon) for r in readings):
-        shown = [cells.get((delta, epsilon, setting), "pays for none") for setting in settings]
+        shown = [cells.get((delta, epsilon, setting), none[setting]) for setting in settings]
         table.add_row(f"{delta:g}", f"{epsilon:g}", *shown)
     return table
 

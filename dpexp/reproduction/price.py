@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from dpexp.accounting import Phase, PrivacyBound, total
+from dpexp.console import shown_up
 from dpexp.plan import PrivacyPlan
 
 __all__ = ["price_in_words", "prices"]
@@ -34,11 +35,12 @@ def price_in_words(what: str, plans: Sequence[PrivacyPlan]) -> str:
     bounds = prices(plans)
     if not bounds:
         return f"{what}: without privacy."
-    figures = ", ".join(f"{bound.rounded_up(4)} by {bound.accountant}" for bound in bounds)
-    return (
-        f"{what}: {len(plans)} runs on the same rows together cost ε ≤ {figures} (certified) at "
-        f"δ = {bounds[0].delta:g}; publishing only the best of them costs as much."
-    )
+    figures = ", ".join(f"{shown_up(bound)} by {bound.accountant}" for bound in bounds)
+    cost = f"ε ≤ {figures} (certified) at δ = {bounds[0].delta:g}"
+    if len(plans) == 1:
+        return f"{what}: 1 run costs {cost}."
+    together = f"{len(plans)} runs on the same rows together cost"
+    return f"{what}: {together} {cost}; publishing only the best of them costs as much."
 
 
 def _phases(plan: PrivacyPlan) -> Iterator[Phase]:
