@@ -80,6 +80,10 @@ def _draw(axes: Any, chart: Chart) -> None:
     handles = _draw_lines(axes, chart.lines, first=0)
     axes.set(title=chart.title, xlabel=chart.x_label, ylabel=chart.y_label)
     axes.set(xscale=chart.x_scale, yscale=chart.y_scale)
+    if chart.x_scale == "log":
+        ticks = sorted({x for line in chart.lines for x in line.x})
+        axes.set_xticks(ticks, [f"{x:g}" for x in ticks])
+        axes.minorticks_off()
     axes.grid(alpha=0.3)
     if chart.reference is not None:
         axes.axvline(chart.reference, color="grey", linestyle=":", linewidth=1)
