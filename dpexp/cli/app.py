@@ -14,13 +14,15 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from hydra.types import RunMode
-from hydra.utils import get_object, instantiate
+from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from dpexp._validate import UserError
 from dpexp.cli.errors import explain
+from dpexp.cli.guard import check_composed, install
 from dpexp.cli.keys import check_group, check_root
+from dpexp.trust import trusted_object
 
 if TYPE_CHECKING:
     from dpexp.experiment import Experiment
@@ -28,7 +30,9 @@ if TYPE_CHECKING:
 
 __all__ = ["conf_dir", "main"]
 
-_LIGHT = ("task", "data", "features", "privacy", "sampling", "accountant", "schedule", "tracking")
+install()  # on import, so that it holds in the processes that launchers start
+
+_PARTS = ("data", "features", "privacy", "sampling", "accountant", "budget", "schedule", "tracking")
 _HEAVY = ("model", "optimizer", "trainer")
 
 
@@ -105,17 +109,18 @@ def _run(config: DictConfig) -> float | None:
 def _experiment(config: DictConfig, name: str | None) -> "Experiment":
     from dpexp.experiment import Experiment
 
+    check_composed(config)
     check_root(config, conf_dir())
-    for group in _LIGHT:
+    for group in ("task", *_PARTS):
         check_group(config, group)
-    groups = ("data", "features", "privacy", "sampling", "accountant", "schedule", "tracking")
-    parts = {name: instantiate(config[name], _convert_="all") for name in groups}
+    parts = {name: instantiate(config[name], _convert_="all") for name in _PARTS}
     return Experiment(
         name=name or "adhoc",
         model=functools.partial(instantiate, config.model, _convert_="all"),
         optimizer=lambda parameters: instantiate(config.optimizer, _convert_="all")(params=parameters),
         trainer=_later(config.trainer),
         seed=config.seed,
+        strict=config.strict,
         physical_batch_size=config.physical_batch_size,
         config=_plain(config),
         vary=_vary,
@@ -134,9 +139,10 @@ def _vary(overrides: Sequence[str]) -> "Experiment":
     name = config.hydra.runtime.choices.get("experiment")
     with open_dict(config):
         del config["hydra"]
+    experiment = _experiment(config, name)
     for group in _HEAVY:
         check_group(config, group)
-    return _experiment(config, name)
+    return experiment
 
 
 def _is_of_task(override: str) -> bool:
@@ -157,4 +163,4 @@ def _plain(node: DictConfig) -> dict[str, Any]:
 
 
 def _call(target: str, **keywords: Any) -> Any:
-    return get_object(target)(**keywords)
+    return trusted_object("trainer._target_", target)(**keywords)
