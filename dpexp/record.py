@@ -162,7 +162,7 @@ def _tags(experiment: Experiment, plan: PrivacyPlan) -> dict[str, str]:
         tags["dpexp.strict"] = "true"
     if plan.deterministic:
         tags["dpexp.deterministic"] = "true"
-    return tags
+    return {**experiment.tags, **tags}
 
 
 def _log_model(run: Run | CoveredRun, module: DPModule, datamodule: LotDataModule) -> None:
