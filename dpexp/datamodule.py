@@ -14,7 +14,7 @@ from torch import Tensor
 
 from dpexp.augmentation import Views
 from dpexp.data import Dataset, Examples, Splits
-from dpexp.features import Features
+from dpexp.features import Features, FittedFeatures
 from dpexp.ledger import Ledger
 from dpexp.lots import LotSource
 from dpexp.noise import Noise
@@ -23,7 +23,8 @@ from dpexp.streams import Stream
 
 __all__ = ["Lot", "LotDataModule", "Lots"]
 
-_log = logging.getLogger(__name__)
+# What depends on private rows is said here, and nowhere in strict mode.
+_nonprivate_log = logging.getLogger("dpexp.nonprivate")
 _EVALUATION_BATCH = 2000
 
 
@@ -52,7 +53,7 @@ class Lot:
 
 
 class Lots:
-    """The plan's lots in order, as a sized iterable that Lightning takes for a data loader."""
+    """The plan's lots in order from `first` on, as a sized iterable that Lightning takes for a loader."""
 
     def __init__(
         self,
@@ -61,16 +62,17 @@ class Lots:
         inputs: Tensor,
         targets: Tensor,
         views: Callable[[Tensor, int], Tensor],
+        first: int = 0,
     ) -> None:
         self._plan, self._source, self._inputs, self._targets = plan, source, inputs, targets
-        self._views = views
+        self._views, self._first = views, first
         self.drawn = 0
 
     def __len__(self) -> int:
-        return self._plan.steps
+        return self._plan.steps - self._first
 
     def __iter__(self) -> Iterator[Lot]:
-        for index in range(self._plan.steps):
+        for index in range(self._first, self._plan.steps):
             drawn = self._source.draw(index, self._plan.step(index).lots)
             self.drawn += 1
             rows = torch.from_numpy(drawn.rows)
@@ -104,6 +106,7 @@ class LotDataModule(pl.LightningDataModule):
         lots: The secret stream that lots are drawn from.
         noise: What the features' releases are noised with.
         views: Augmented views of the examples of a lot; None for the examples themselves.
+        fitted: The features of a run that goes on, charged before; None to charge and fit them.
     """
 
     def __init__(
@@ -116,11 +119,13 @@ class LotDataModule(pl.LightningDataModule):
         lots: Stream,
         noise: Noise,
         views: Views | None = None,
+        fitted: FittedFeatures | None = None,
     ) -> None:
         super().__init__()
         self._plan, self._data, self._features = plan, data, features
         self._ledger, self._stream, self._noise = ledger, lots, noise
         self._views = _as_they_are if views is None else partial(views.of, stream=lots.child("views"))
+        self._fitted = fitted
         self._splits: Splits | None = None
         self._tensors: dict[str, tuple[Tensor, Tensor]] = {}
         self._lots: Lots | None = None
@@ -133,7 +138,7 @@ class LotDataModule(pl.LightningDataModule):
         rows = len(self._splits.train)
         self._plan.check_rows(rows)
         if rows != self._data.num_examples:
-            _log.warning(
+            _nonprivate_log.warning(
                 "nonprivate: %s has %d training rows, declared are data.num_examples = %d. The data are used "
                 "as they are; q, L and T come from the declared number.",
                 self._data.name,
@@ -147,13 +152,16 @@ class LotDataModule(pl.LightningDataModule):
             return
         self.prepare_data()
         assert self._splits is not None
-        for release in self._features.releases:
-            self._ledger.charge(release)  # before the noise of `fit` is drawn
-        fitted = self._features.fit(self._splits.train.inputs, self._noise)
+        fitted = self._fit(self._splits) if self._fitted is None else self._fitted
         self._tensors = {
-            name: _as_tensors(examples, fitted.transform(examples.inputs))
-            for name, examples in self._evaluation_and_training(self._splits).items()
+            "train": _as_tensors(self._splits.train, fitted.transform(self._splits.train.inputs)),
+            "test": _as_tensors(self._splits.test, fitted.transform(self._splits.test.inputs)),
         }
+        if self._splits.validation_is_test:
+            self._tensors["validation"] = self._tensors["test"]
+        else:
+            validation = self._splits.validation
+            self._tensors["validation"] = _as_tensors(validation, fitted.transform(validation.inputs))
         self._splits = None  # the pixels are not needed any more
         self.fitted = fitted
         inputs, targets = self._tensors["train"]
@@ -163,10 +171,16 @@ class LotDataModule(pl.LightningDataModule):
             inputs,
             targets,
             self._views,
+            first=self._ledger.steps,
         )
 
+    def _fit(self, splits: Splits) -> FittedFeatures:
+        for release in self._features.releases:
+            self._ledger.charge(release)  # before the noise of `fit` is drawn
+        return self._features.fit(splits.train.inputs, self._noise)
+
     def train_dataloader(self) -> Lots:
-        """The lots t = 0 … T-1."""
+        """The lots t = 0 … T-1, or those that are left of a run that goes on."""
         assert self._lots is not None
         return self._lots
 
@@ -190,10 +204,6 @@ class LotDataModule(pl.LightningDataModule):
         digest.update(np.ascontiguousarray(self._splits.train.inputs).data)
         digest.update(np.ascontiguousarray(self._splits.train.targets).data)
         return digest.hexdigest()
-
-    @staticmethod
-    def _evaluation_and_training(splits: Splits) -> dict[str, Examples]:
-        return {"train": splits.train, "validation": splits.validation, "test": splits.test}
 
 
 def _as_they_are(inputs: Tensor, lot: int) -> Tensor:

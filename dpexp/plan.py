@@ -14,10 +14,12 @@ from typing import final
 
 from dpexp import _validate
 from dpexp.accounting import (
+    FIXED_BEFOREHAND,
     NOTHING,
     Account,
     AnyAccountant,
     Budget,
+    BudgetTerms,
     Composed,
     Event,
     Gaussian,
@@ -131,6 +133,7 @@ class Guarantee:
         relation: The neighboring relation.
         budget: ε (or no limit) and δ.
         releases: What is released once from all rows before the first lot (DP-PCA).
+        terms: Under which terms the budget is spent.
     """
 
     accountant: AnyAccountant
@@ -138,6 +141,12 @@ class Guarantee:
     relation: Relation
     budget: Budget
     releases: tuple[Release, ...]
+    terms: BudgetTerms = FIXED_BEFOREHAND
+
+    @property
+    def phases_before(self) -> list[Phase]:
+        """The releases before the first lot, as `PrivacyPlan.phases` gives the lots."""
+        return [Phase(release.event, 1) for release in self.releases]
 
     def open_account(self, accountant: AnyAccountant) -> Account:
         """An account under which nothing has been charged yet."""
@@ -197,6 +206,11 @@ class PrivacyPlan:
         """Whether all schedules are constant, or become so within `LONGEST_SCHEDULE` lots."""
         return self._changes_after(LONGEST_SCHEDULE) == math.inf
 
+    @property
+    def foreseeable(self) -> int:
+        """How many lots can be priced beforehand: T as asked for, else as far as schedules are known."""
+        return self.steps if self.steps_asked or self.settles else LONGEST_SCHEDULE
+
     def step(self, index: int) -> StepPlan:
         """What happens at step t = `index` >= 0."""
         stretch = next((kept for kept in self._kept if index in kept.indices), None)
@@ -223,20 +237,25 @@ class PrivacyPlan:
         event = None if self.guarantee is None else self._event(index, lots, groups)
         return StepPlan(index=index, lots=lots, groups=groups, event=event)
 
-    def phases(self, steps: int) -> Iterator[Phase]:
-        """The events of the first `steps` steps in order, equal neighbors together.
+    def phases(self, steps: int, *, first: int = 0) -> Iterator[Phase]:
+        """The events of the steps from `first` until before `steps` in order, equal neighbors together.
+
+        What begins inside an epoch that is priced as one is charged for the whole of it: its lots were drawn
+        apart from those before.
 
         Raises:
             UserError: What is released changes within an epoch that is priced as one.
         """
-        index, every = 0, self.lots_per_charge
+        index, every = first, self.lots_per_charge
         while index < steps:
-            event = self.step(index).event
+            begun = index % every
+            event = self.step(index - begun).event
             if event is None:
                 raise ValueError("A plan without privacy has no events.")
             # Whole epochs up to the one in which something changes, which is then looked at alone.
             change = min(self._changes_after(index), steps)
-            until = steps if change == steps else min(max(int(change) // every * every, index + every), steps)
+            whole = steps if change == steps else max(int(change) // every * every, index + every)
+            until = min(index - begun + every if begun else whole, steps)
             yield Phase(event, until - index, every)
             index = until
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
 os.environ.pop("MLFLOW_TRACKING_URI", None)
+os.environ["DPEXP_TRUSTED_TARGETS"] = "tests"  # models and data sets that tests define
 
 import absl.logging
 import hypothesis
@@ -21,6 +22,14 @@ absl.logging.get_absl_handler().python_handler.stream = sys.__stderr__
 
 hypothesis.settings.register_profile("dpexp", derandomize=True, deadline=None, max_examples=30)
 hypothesis.settings.load_profile("dpexp")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def features_folder(tmp_path_factory):
+    """Features computed by tests are kept apart from the user's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DPEXP_FEATURES_DIR", str(tmp_path_factory.mktemp("features")))
+        yield
 
 
 @pytest.fixture
