@@ -1,6 +1,5 @@
 """Wanted files out of archives, in memory: no path in an archive is ever written to disk, nothing is run."""
 
-import io
 import lzma
 import tarfile
 import zipfile
@@ -65,8 +64,10 @@ def _files(archive: IO[bytes]) -> Iterator[tuple[str, IO[bytes]]]:
         return
     with tarfile.open(fileobj=archive) as tarred:
         for member in tarred:
-            # Links are not followed: `extractfile` would, even out of the wanted folder.
-            yield member.name, (member.isfile() and tarred.extractfile(member)) or io.BytesIO()
+            # `extractfile` would follow a link.
+            file = tarred.extractfile(member) if member.isfile() else None
+            if file is not None:
+                yield member.name, file
 
 
 def _bounded(path: str, file: IO[bytes]) -> bytes:

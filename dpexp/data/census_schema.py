@@ -20,7 +20,7 @@ IGNORED = ["instance weight"]
 
 
 def _words(text: str) -> Category:
-    return Category(words=tuple(word.strip() for word in text.replace("\n", " ").split(";")))
+    return Category(words=tuple(" ".join(word.split()) for word in text.split(";")))
 
 
 def _codes(count: int) -> Category:

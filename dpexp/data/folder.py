@@ -18,11 +18,11 @@ _MEND = "Replace the file with an intact copy, or remove it to have the other so
 @final
 @dataclass(frozen=True, kw_only=True)
 class Folder(Source):
-    """Files in a folder or in one of its subfolders, each plain or with `.gz`.
+    """Files in a subfolder or in the folder itself, each plain or with `.gz`.
 
     Attributes:
         path: The folder.
-        subfolders: Names of folders inside it that may hold the files instead.
+        subfolders: Names of folders inside it that are looked into first.
         key: Where the folder is set.
     """
 
@@ -62,7 +62,7 @@ class Folder(Source):
         return None
 
     def _candidates(self, name: str) -> Iterator[Path]:
-        for folder in (self.path, *(self.path / subfolder for subfolder in self.subfolders)):
+        for folder in (*(self.path / subfolder for subfolder in self.subfolders), self.path):
             yield folder / name
             yield folder / f"{name}.gz"
 

@@ -60,8 +60,9 @@ def refuse_shared(one: Part, other: Part) -> None:
     shared, mine, theirs = np.intersect1d(one.ids, other.ids, return_indices=True)
     if shared.size:
         first = int(np.argmin(mine))
+        mine_at, theirs_at = one.rows[mine[first]], other.rows[theirs[first]]
         raise UserError(
-            f"The id {str(shared[first])!r} is in two splits: in row {one.rows[mine[first]]} (from 0) "
-            f"of {one.origin} and in row {other.rows[theirs[first]]} of {other.origin}; so are {shared.size - 1} "
-            "others.\nLet every id be in one split only, or set data.id to null if ids may be shared."
+            f"The id {str(shared[first])!r} is in two splits: in row {mine_at} (from 0) of {one.origin} and in "
+            f"row {theirs_at} of {other.origin}; so are {shared.size - 1} others.\n"
+            "Let every id be in one split only, or set data.id to null if ids may be shared."
         )

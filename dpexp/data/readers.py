@@ -60,7 +60,11 @@ def read_arrays(key: str, path: str) -> Mapping[str, NDArray[Any]]:
         with zipfile.ZipFile(file) as archive:
             names = [name.removesuffix(".npy") for name in archive.namelist()]
         with np.load(file, allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in names}
+            found = {name: arrays[name] for name in names}
+        for name, array in found.items():
+            if not isinstance(array, np.ndarray):
+                raise ValueError(f"its member {name} is no array")
+        return found
 
     file = _file(key, path)
     return _read(key, file, read)
@@ -98,7 +102,7 @@ def _read(key: str, file: Path, read: Callable[[], Read]) -> Read:
     except MemoryError as error:
         raise UserError(f"{key}: {file} does not fit into memory: {error}.") from error
     except ValueError as error:
-        if "pickle" in str(error):
+        if "pickle" in str(error) or "Python objects" in str(error):
             hint = "Loading them could run code from the file; save numbers: np.asarray(values, float)."
             raise UserError(
                 f"{key}: {file} holds pickled objects, expected arrays of numbers.\n{hint}"

@@ -105,6 +105,7 @@ class ReadByWorkers(Store):
             num_workers=workers,
             prefetch_factor=self._rows.prefetch if workers else None,
             collate_fn=_as_it_is,
+            generator=torch.Generator(),  # what torch seeds workers from; without it, a draw from ours
         )
         for label, inputs, targets in loader:
             if isinstance(inputs, str):

@@ -101,7 +101,7 @@ class Category:
         import pandas as pd
 
         words = values.astype(str).str.strip()
-        codes = pd.Categorical(words, categories=list(self.words)).codes.astype(np.int64)
+        codes = pd.Index(self.words).get_indexer(words).astype(np.int64)
         foreign = np.flatnonzero(codes < 0)
         if foreign.size:
             row = int(foreign[0])
