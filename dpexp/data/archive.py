@@ -65,9 +65,9 @@ def _files(archive: IO[bytes]) -> Iterator[tuple[str, IO[bytes]]]:
     with tarfile.open(fileobj=archive) as tarred:
         for member in tarred:
             # `extractfile` would follow a link.
-            file = tarred.extractfile(member) if member.isfile() else None
-            if file is not None:
-                yield member.name, file
+            content = tarred.extractfile(member) if member.isfile() else None
+            if content is not None:
+                yield member.name, content
 
 
 def _bounded(path: str, file: IO[bytes]) -> bytes:

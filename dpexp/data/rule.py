@@ -35,11 +35,13 @@ def selected(rule: Rule, num_rows: int) -> NDArray[np.bool_]:
     """Which of the rows 0 … num_rows - 1 a rule selects, shape `(num_rows,)`."""
     numbers = np.arange(num_rows, dtype=np.uint64)
     if isinstance(rule, int):
-        return numbers >= max(num_rows - rule, 0)
-    if "every" in rule:
+        chosen = numbers >= max(num_rows - rule, 0)
+    elif "every" in rule:
         every = np.uint64(rule["every"])
-        return numbers % every == every - np.uint64(1)
-    return _mixed(numbers).astype(np.float64) < rule["hashed"] * 2.0**64
+        chosen = numbers % every == every - np.uint64(1)
+    else:
+        chosen = _mixed(numbers).astype(np.float64) < rule["hashed"] * 2.0**64
+    return np.asarray(chosen, np.bool_)
 
 
 def _mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -101,7 +101,7 @@ class Category:
         import pandas as pd
 
         words = values.astype(str).str.strip()
-        codes = pd.Index(self.words).get_indexer(words).astype(np.int64)
+        codes = np.asarray(pd.Index(self.words).get_indexer(words), np.int64)
         foreign = np.flatnonzero(codes < 0)
         if foreign.size:
             row = int(foreign[0])
@@ -164,7 +164,9 @@ def as_numbers(where: str, values: "pd.Series") -> NDArray[np.float64]:
     """
     import pandas as pd
 
-    numbers = pd.to_numeric(values, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+    numbers = np.asarray(
+        pd.to_numeric(values, errors="coerce").to_numpy(np.float64, na_value=np.nan), np.float64
+    )
     foreign = np.flatnonzero(~np.isfinite(numbers))
     if foreign.size:
         row = int(foreign[0])
