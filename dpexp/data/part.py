@@ -62,7 +62,7 @@ def refuse_shared(one: Part, other: Part) -> None:
         first = int(np.argmin(mine))
         mine_at, theirs_at = one.rows[mine[first]], other.rows[theirs[first]]
         raise UserError(
-            f"The id {str(shared[first])!r} is in two splits: in row {mine_at} (from 0) of {one.origin} and in "
-            f"row {theirs_at} of {other.origin}; so are {shared.size - 1} others.\n"
+            f"The id {str(shared[first])!r} is in two splits: in row {mine_at} (from 0) of {one.origin} and "
+            f"in row {theirs_at} of {other.origin}; so are {shared.size - 1} others.\n"
             "Let every id be in one split only, or set data.id to null if ids may be shared."
         )

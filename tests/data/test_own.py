@@ -31,7 +31,7 @@ class Noisy(Numbered):
     """Draws from every global generator."""
 
     def __getitem__(self, row):
-        drawn = random.random() + np.random.random() + torch.rand(()).item()  # noqa: NPY002
+        drawn = random.random() + np.random.random() + torch.rand(()).item()
         return np.full(self.shape, drawn), 0
 
 
@@ -110,7 +110,7 @@ def test_rows_are_read_by_number_and_converted_to_what_is_declared():
 
 
 def test_a_validation_split_is_cut_off_without_reading_a_row():
-    bad = {row: RuntimeError for row in range(10)}
+    bad = dict.fromkeys(range(10), RuntimeError)
     splits = own(train={"_target_": f"{HERE}.Numbered", "bad": bad}, validation={"every": 3}).load()
     assert splits.validation.numbers.tolist() == [2, 5, 8]
     assert splits.train.numbers.tolist() == [0, 1, 3, 4, 6, 7, 9]
@@ -227,9 +227,9 @@ def test_lots_come_in_order_with_their_labels_and_empty_ones_with_their_shape():
 
 
 def test_draws_inside_a_data_set_are_a_function_of_the_lot_and_leave_the_generators_as_they_were():
-    before = random.getstate(), np.random.get_state()[1].tolist(), torch.random.get_rng_state()  # noqa: NPY002
+    before = random.getstate(), np.random.get_state()[1].tolist(), torch.random.get_rng_state()
     first, second = (read(store(Noisy()), [0], [0, 1], [5]) for _ in range(2))
-    after = random.getstate(), np.random.get_state()[1].tolist(), torch.random.get_rng_state()  # noqa: NPY002
+    after = random.getstate(), np.random.get_state()[1].tolist(), torch.random.get_rng_state()
     for one, two in zip(first, second, strict=True):
         torch.testing.assert_close(one[1], two[1], rtol=0, atol=0)
     assert first[0][1][0, 0, 0] != first[2][1][0, 0, 0]
