@@ -100,7 +100,7 @@ class ReadByWorkers(Store):
         workers = self._rows.workers
         loader: DataLoader[Any] = DataLoader(
             _Tasks(self._rows),
-            sampler=((task, self._seed(task.position)) for task in tasks),  # type: ignore[arg-type]
+            sampler=((task, self._seed(task.position)) for task in tasks),
             batch_size=None,  # a task is a batch already
             num_workers=workers,
             prefetch_factor=self._rows.prefetch if workers else None,
@@ -156,7 +156,7 @@ def _seeded(seed: int) -> Iterator[None]:
     before = random.getstate(), np.random.get_state(), torch.random.get_rng_state()
     random.seed(seed)
     np.random.seed(seed % 2**32)
-    torch.random.default_generator.manual_seed(seed)
+    torch.default_generator.manual_seed(seed)
     try:
         yield
     finally:
