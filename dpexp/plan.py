@@ -5,9 +5,11 @@ from the configuration alone, before any data is touched, and needs no torch.
 """
 
 import math
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import cached_property
 from typing import final
 
 from dpexp import _validate
@@ -183,6 +185,22 @@ class PrivacyPlan:
 
     def step(self, index: int) -> StepPlan:
         """What happens at step t = `index` >= 0."""
+        stretch = next((kept for kept in self._kept if index in kept.indices), None)
+        if stretch is None:
+            first = self._step(index)  # checks its values
+            stretch = _Stretch(range(index, self._next_unlike(index)), first)
+            self._kept[:] = [stretch]
+        return replace(stretch.first, index=index)
+
+    @cached_property
+    def _kept(self) -> list["_Stretch"]:
+        """The stretch last asked for: several rooms ask at every lot."""
+        return []
+
+    def _next_unlike(self, index: int) -> int:
+        return int(min(self._changes_after(index), sys.maxsize))
+
+    def _step(self, index: int) -> StepPlan:
         lots = tuple(self._lot_step(lot, index) for lot in self.lots)
         sizes = {lot.name: lot.size for lot in lots}
         groups = tuple(self._group_step(group, sizes[group.lot], index) for group in self.groups)
@@ -260,6 +278,14 @@ class PrivacyPlan:
         for group in self.groups:
             schedules += [(s, self.lots_per_epoch) for s in (group.clip_norm, group.noise_multiplier)]
         return min(schedule.changes_after(index, epoch) for schedule, epoch in schedules)
+
+
+@dataclass(frozen=True)
+class _Stretch:
+    """Steps that differ in nothing but their index."""
+
+    indices: range
+    first: StepPlan
 
 
 _NO_NOISE = "No noise means ε = ∞; train without privacy by setting privacy=none."

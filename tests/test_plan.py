@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -119,6 +120,16 @@ def test_phases_are_the_steps(schedule):
     plan = private_plan(noise_multiplier=schedule, clip_norm=Linear(start=4, end=1, over=50), steps=400)
     from_phases = [phase.event for phase in plan.phases(400) for _ in range(phase.lots)]
     assert from_phases == [plan.step(t).event for t in range(400)]
+
+
+@given(order=st.lists(st.integers(0, 399), min_size=1, max_size=20))
+def test_a_step_does_not_depend_on_what_was_asked_before(order):
+    schedules = {
+        "noise_multiplier": Step(start=6, factor=0.7, every=13),
+        "clip_norm": Linear(start=4, end=1, over=50),
+    }
+    asked = private_plan(steps=400, epsilon=None, **schedules)
+    assert [asked.step(t) for t in order] == [replace(asked).step(t) for t in order]
 
 
 def test_noise_that_falls_over_time_costs_more_than_noise_that_stays():

@@ -5,6 +5,7 @@ pass is needed (Bu et al., 2023, "Differentially private optimization on large m
 arXiv 2210.00038v2).
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, final
@@ -20,6 +21,17 @@ _TINY = 1e-15
 
 _GRAM_ROWS = 32
 """Rows of a Gram matrix taken at once: fewer make slow matrix products."""
+
+_CANCELLED = 3 / (math.sqrt(8) * 64)
+"""Where ‖g‖² is below this times (√out + √in + 1)·Σ_t ‖b_t‖²‖a_t‖², ‖g‖ may be off by more than 64 ulps.
+
+A dot product of n terms is off by √n·u·‖x‖‖y‖ in mean square at most, where roundings are independent (Higham
+and Mary, 2019, A new approach to probabilistic rounding error analysis, SIAM J. Sci. Comput. 41(5),
+section 2; u = eps/2); so entry ts of the product of both Gram matrices is off by
+(√out + √in + 1)·u·‖b_t‖‖a_t‖‖b_s‖‖a_s‖. These add up, each pair twice, to
+√2·(√out + √in + 1)·u·Σ_t ‖b_t‖²‖a_t‖², of which three are allowed for. It may be 2·64·eps of ‖g‖², since
+clipping raises norms by 64 ulps.
+"""
 
 
 class PerExample(Protocol):
@@ -128,16 +140,20 @@ class Factors:
     right: Tensor
 
     def squared_norms(self) -> Tensor:
-        """The Gram form, of which symmetry saves almost half; rounding cannot make it negative."""
-        length = self.left.shape[1]
-        step = max(_GRAM_ROWS, length // 4)
-        parts = []
-        for start in range(0, length, step):
-            rows, before = slice(start, start + step), slice(0, start + step)
-            products = [factor[:, rows] @ factor[:, before].mT for factor in (self.left, self.right)]
-            products[0].mul_(products[1])[:, :, :start].mul_(2)
-            parts.append(products[0].sum(dim=(1, 2)))
-        return torch.stack(parts).sum(dim=0).clamp(min=0.0).double()
+        """The Gram form; in float64 where rounding or underflow would show."""
+        squares, diagonal = _gram(self.left, self.right)
+        widths = math.sqrt(self.left.shape[2]) + math.sqrt(self.right.shape[2])
+        doubtful = (squares < _CANCELLED * (widths + 1) * diagonal) | (squares < self._underflown())
+        if self.left.dtype != torch.float64 and doubtful.any():
+            squares[doubtful] = _gram(self.left[doubtful].double(), self.right[doubtful].double())[0]
+        return squares
+
+    def _underflown(self) -> Tensor:
+        """10⁸ times what squares of tiny factors can come to at most, shape (B,)."""
+        largest = [torch.linalg.vector_norm(f, ord=math.inf, dim=2).double() for f in (self.left, self.right)]
+        tiny = (largest[0] < _TINY) | (largest[1] < _TINY)
+        size = self.left.shape[2] * self.right.shape[2]
+        return 1e8 * size * torch.where(tiny, largest[0] * largest[1], 0.0).square().sum(dim=1)
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
         """One matrix product over examples and positions."""
@@ -151,6 +167,10 @@ class Factors:
     def whole(self) -> Tensor:
         """The products, shape (B, out, in)."""
         return self.left.mT @ self.right
+
+    def double(self) -> "Factors":
+        """In float64."""
+        return Factors(self.left.double(), self.right.double())
 
 
 @final
@@ -192,6 +212,10 @@ class Rows:
         """The table of each example, shape (B, height, d): large."""
         return self.added_to(self.values.new_zeros(len(self.values), self.height, self.values.shape[2]))
 
+    def double(self) -> "Rows":
+        """In float64."""
+        return Rows(self.indices, self.values.double(), self.height)
+
     def added_to(self, tables: Tensor) -> Tensor:
         """Adds the rows to tables (B, height, d) in place."""
         return tables.scatter_add_(1, self.indices[:, :, None].expand_as(self.values), self.values)
@@ -209,8 +233,9 @@ class _Mixed:
     terms: Sequence[Factors | Rows]
 
     def squared_norms(self) -> Tensor:
-        squares = [term.squared_norms() for term in self.terms]
-        pairs = [(a, b) for i, a in enumerate(self.terms) for b in self.terms[i + 1 :]]
+        terms = [term.double() for term in self.terms]  # between them anything may cancel
+        squares = [term.squared_norms() for term in terms]
+        pairs = [(a, b) for i, a in enumerate(terms) for b in terms[i + 1 :]]
         return torch.stack([*squares, *(2 * _inner(a, b) for a, b in pairs)]).sum(dim=0).clamp(min=0.0)
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
@@ -267,6 +292,24 @@ def _inner(a: Factors | Rows, b: Factors | Rows) -> Tensor:
         left = a.left.gather(2, b.indices[:, None, :].expand(-1, a.left.shape[1], -1))
         return (left * (a.right @ b.values.mT)).sum(dim=(1, 2))
     return ((a.left @ b.left.mT) * (a.right @ b.right.mT)).sum(dim=(1, 2))
+
+
+def _gram(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
+    """Σ_ts (b_t·b_s)(a_t·a_s) and its part with t = s, in float64, shape (B,).
+
+    Symmetry saves almost half of it; rounding cannot make it negative.
+    """
+    length = left.shape[1]
+    step = max(_GRAM_ROWS, length // 4)
+    totals, diagonals = [], []
+    for start in range(0, length, step):
+        rows, before = slice(start, start + step), slice(0, start + step)
+        products = left[:, rows] @ left[:, before].mT
+        products.mul_(right[:, rows] @ right[:, before].mT)
+        diagonals.append(products[:, :, start:].diagonal(dim1=1, dim2=2).sum(dim=1, dtype=torch.float64))
+        products[:, :, :start].mul_(2)
+        totals.append(products.sum(dim=(1, 2), dtype=torch.float64))
+    return torch.stack(totals).sum(dim=0).clamp(min=0.0), torch.stack(diagonals).sum(dim=0)
 
 
 def _weighted_product(left: Tensor, right: Tensor, weights: Tensor) -> Tensor:
