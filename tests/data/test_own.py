@@ -1,5 +1,6 @@
 """Data sets in code: what is taken from them, how lots are read, and what is refused."""
 
+import multiprocessing
 import random
 
 import numpy as np
@@ -249,6 +250,26 @@ def test_without_workers_no_lot_is_read_before_it_is_asked_for():
     for t in range(3):
         next(lots)
         assert asked == list(range(t + 1))
+
+
+@pytest.mark.data
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_workers_read_no_more_lots_ahead_than_asked_for_and_name_a_bad_row():
+    counter = multiprocessing.get_context("fork").Value("i", 0)
+
+    class Counted(Numbered):
+        def __getitem__(self, row):
+            with counter.get_lock():
+                counter.value += 1
+            return super().__getitem__(row)
+
+    source = Counted(100, bad={9: (np.full((2, 3), np.nan), 0)})
+    lots = store(source, workers=2, prefetch=3).read(Wanted(t, t, np.array([t])) for t in range(100))
+    for taken in range(1, 10):
+        assert next(lots)[0] == taken - 1
+        assert counter.value <= taken + 2 * 3
+    with pytest.raises(UserError, match=r"^The input in row 9 \(from 0\) of data\.train is not finite"):
+        next(lots)
 
 
 def test_a_digest_looks_at_some_rows_and_changes_with_them():

@@ -67,7 +67,12 @@ def test_two_workers_read_the_lots_that_none_reads(dpexp, outputs):
 
     weights = []
     for workers in (0, 2):
-        keys = [f"data.workers={workers}", "privacy.deterministic=true", "privacy.steps=5"]
+        keys = [
+            f"data.workers={workers}",
+            "data.test_split=public",
+            "privacy.deterministic=true",
+            "privacy.steps=5",
+        ]
         assert dpexp(*TINY, *LOTS, *OWN, *keys) == 0
     store = MlflowClient(f"sqlite:///{outputs / 'mlflow.db'}")
     [experiment] = [e for e in store.search_experiments() if e.name != "Default"]
