@@ -2,20 +2,29 @@
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import pytorch_lightning as pl
 import torch
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
+from dpexp.accounting import Account, Quantity
 from dpexp.ledger import Ledger
 from dpexp.module import DPModule, Observation
 from dpexp.plan import PrivacyPlan
 from dpexp.sanitizer import Sanitizer
 
 __all__ = [
+    "TIMES",
     "LotProgress",
     "Recorder",
     "Trajectory",
@@ -26,6 +35,10 @@ __all__ = [
 
 _COMPANION_STRIDE = 10  # accountants beside the configured one are asked this much less often
 _SLOW_POINTS = 100  # of the trajectory, by accountants that need tens of milliseconds for one
+
+
+TIMES: Sequence[ProgressColumn] = (TimeRemainingColumn(elapsed_when_finished=True),)
+"""What a progress bar says about time, which depends a little on how large the lots were."""
 
 
 class Recorder(Protocol):
@@ -127,8 +140,15 @@ def privacy_metrics(ledger: Ledger, *, with_companions: bool) -> dict[str, float
     if at_budget is not None:
         metrics["privacy/delta_at_budget"] = float(at_budget)
     for companion in ledger.companions if with_companions else []:
-        metrics[f"privacy/epsilon_{companion.accountant.name}"] = float(companion.epsilon())
+        metrics[_metric_of(companion)] = float(companion.epsilon())
     return metrics
+
+
+def _metric_of(companion: Account) -> str:
+    bound = companion.epsilon()
+    if bound.quantity is Quantity.REALIZED_LOSS:
+        return "privacy/realized_loss"  # no ε of a mechanism
+    return f"privacy/epsilon_{bound.accountant}"
 
 
 def clip_norm_metrics(sanitizer: Sanitizer) -> dict[str, float]:
@@ -160,10 +180,14 @@ class LotProgress(pl.Callback):
     Args:
         console: Where it is drawn.
         validation_privacy: The accuracy of a split that is not `public` is not shown.
+        columns: Further columns, beside bar and figures.
     """
 
-    def __init__(self, console: Console, *, validation_privacy: str) -> None:
+    def __init__(
+        self, console: Console, *, validation_privacy: str, columns: Sequence[ProgressColumn] = TIMES
+    ) -> None:
         self._console, self._validation_privacy = console, validation_privacy
+        self._columns = columns
         self._progress: Progress | None = None
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -173,7 +197,7 @@ class LotProgress(pl.Callback):
             TextColumn("lots"),
             BarColumn(bar_width=None),
             MofNCompleteColumn(),
-            TimeRemainingColumn(elapsed_when_finished=True),
+            *self._columns,
             TextColumn("{task.fields[figures]}"),
             console=self._console,
             refresh_per_second=4,

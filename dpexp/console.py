@@ -165,7 +165,10 @@ def _guarantee_rows(plan: PrivacyPlan, at_end: Sequence[PrivacyBound]) -> list[t
     rows = [("one-time release", _release_in_words(release)) for release in guarantee.releases]
     first, *others = at_end
     rows.append(("ε at the end", _bound_in_words(first, guarantee)))
-    rows.append(("beside it", ", ".join(f"{shown(b)} {b.accountant} ({b.kind})" for b in others)))
+    if others:
+        rows.append(("beside it", ", ".join(f"{shown(b)} {b.accountant} ({b.kind})" for b in others)))
+    if guarantee.terms.in_words:
+        rows.append(("budget", guarantee.terms.in_words))
     rows.append(("protected", f"one row of the training data, under {guarantee.relation.in_words}"))
     if plan.deterministic:
         rows.append(("warning", "lots and noise are keyed by the seed: arithmetic, not a guarantee"))
@@ -177,6 +180,8 @@ def _data_rows(experiment: Experiment) -> list[tuple[str, str]]:
     data = experiment.data
     validation = f"the last {data.validation:,} training rows" if data.validation else "the test split"
     rows = [("data", f"{data.name}; val/* is {validation}, declared {data.validation_privacy}")]
+    if experiment.strict:
+        rows.append(("strict", "only what ε covers is recorded or shown; noise is secure, whatever was set"))
     ignored = ", ".join(f"{key}={value}" for key, value in experiment.ignored().items())
     return [*rows, ("ignored keys", ignored)] if ignored else rows
 
@@ -189,7 +194,7 @@ def _release_in_words(release: Release) -> str:
 
 def _bound_in_words(bound: PrivacyBound, guarantee: Guarantee) -> str:
     words = f"{shown(bound)} at δ = {guarantee.budget.delta:g} by {bound.accountant} ({bound.kind})"
-    if guarantee.releases:
+    if guarantee.releases and not guarantee.terms.declares_filter:
         share = guarantee.charged_account(guarantee.accountant).epsilon()
         words += f"; {shown(share)} of it before the first lot"
     if bound.saturated:

@@ -24,7 +24,8 @@ from dpexp.streams import Stream
 
 __all__ = ["Lot", "LotDataModule", "Lots"]
 
-_log = logging.getLogger(__name__)
+# What depends on private rows is said here, and nowhere in strict mode.
+_nonprivate_log = logging.getLogger("dpexp.nonprivate")
 _EVALUATION_BATCH = 2000
 _EVALUATION_VALUES = 2**24  # in a batch: 64 MB as float32
 
@@ -140,7 +141,7 @@ class LotDataModule(pl.LightningDataModule):
         self._splits = self._data.load()
         rows = len(self._splits.train)
         if rows != self._data.num_examples:
-            _log.warning(
+            _nonprivate_log.warning(
                 "nonprivate: %s has %d training rows, declared are data.num_examples = %d. The data are used "
                 "as they are; q, L and T come from the declared number.",
                 self._data.name,

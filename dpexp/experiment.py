@@ -1,17 +1,18 @@
 """`Experiment`: everything a task needs, as objects. No Hydra, and no torch until it trains."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, final
 
 from dpexp import _validate
 from dpexp.accounting import AnyAccountant
+from dpexp.budgets import FIXED, BudgetRule
 from dpexp.data import Dataset
 from dpexp.features import Features
 from dpexp.lots import PoissonSampling
 from dpexp.options import Options
 from dpexp.plan import PrivacyPlan
-from dpexp.privacy import Privacy
+from dpexp.privacy import DPSGD, Privacy
 from dpexp.schedules import AbstractSchedule
 from dpexp.tracking import MLflowTracking
 
@@ -70,7 +71,10 @@ class Experiment:
         seed: Governs initialisation only.
         physical_batch_size: Examples at once in memory; None for the whole lot, `auto` for as many as fit.
         config: The configuration as plain values, for the record.
+        strict: Only what the guarantee covers is recorded or shown, and noise is secure, whatever
+            `privacy.noise` says.
         options: How it is computed and shown; None for what the root keys of `config` say.
+        budget: What its spending is held to.
     """
 
     name: str
@@ -86,8 +90,10 @@ class Experiment:
     tracking: MLflowTracking
     seed: int = 0
     physical_batch_size: int | str | None = None
+    strict: bool = False
     config: Mapping[str, Any]
     options: Options | None = None
+    budget: BudgetRule = FIXED
 
     def __post_init__(self) -> None:
         _validate.integer("seed", self.seed, at_least=0)
@@ -95,19 +101,60 @@ class Experiment:
             hint = "Or auto, for as many as fit into memory_mb; null for the whole lot."
             size = _validate.integer("physical_batch_size", self.physical_batch_size, at_least=1, hint=hint)
             object.__setattr__(self, "physical_batch_size", size)
+        if not isinstance(self.strict, bool):
+            raise _validate.refuse("strict", self.strict, "true or false")
+        if self.strict:
+            object.__setattr__(self, "privacy", _strictly(self.privacy))
+            settings = {**self.config.get("privacy", {}), "noise": "secure"}
+            object.__setattr__(self, "config", {**self.config, "privacy": settings})
         if self.options is None:
             object.__setattr__(self, "options", Options.of(self.config))
 
     def plan(self) -> PrivacyPlan:
-        """All the privacy arithmetic, from declared facts; no data is touched."""
+        """All the privacy arithmetic, from declared facts; no data is touched.
+
+        Raises:
+            UserError: It is impossible, or the data set has a budget that this run would not be charged to.
+        """
+        if self.data.budget_id is not None and not self.budget.shared:
+            hint = (
+                "Declared with a budget, the data are spent from it and nothing else: task=budget shows it."
+            )
+            raise _validate.refuse(
+                "data.budget_id", self.data.budget_id, "budget=dataset, or null here", hint
+            )
         return self.privacy.plan(
             num_examples=self.data.num_examples,
             sampling=self.sampling,
             accountant=self.accountant,
             releases=self.features.releases,
+            budget=self.budget,
         )
+
+    def evaluates(self, split: str) -> bool:
+        """Whether `validation` or `test` rows are looked at: in strict mode, only those declared public.
+
+        A figure of private rows would be made to be dropped, and whatever is chosen by it would depend on
+        them.
+        """
+        privacy = {"validation": self.data.validation_privacy, "test": self.data.test_privacy}[split]
+        return not self.strict or privacy == "public"
 
     def ignored(self) -> dict[str, Any]:
         """Keys that were set and have no effect, by their name in the configuration."""
         privacy = {f"privacy.{key}": value for key, value in self.privacy.ignored().items()}
         return privacy | {f"features.{key}": value for key, value in self.features.ignored().items()}
+
+
+def _strictly(privacy: Privacy) -> Privacy:
+    """The same with secure noise; refuses what guarantees nothing."""
+    if not isinstance(privacy, DPSGD):
+        expected = "false where privacy=none"
+        raise _validate.refuse(
+            "strict", True, expected, "Without privacy there is no guarantee to be strict about."
+        )
+    if privacy.deterministic:
+        expected = "false where privacy.deterministic=true"
+        hint = "Lots and noise keyed by the seed guarantee nothing: anyone can draw them again."
+        raise _validate.refuse("strict", True, expected, hint)
+    return replace(privacy, noise="secure")

@@ -15,6 +15,7 @@ from torch.utils import _pytree
 
 from dpexp import _validate
 from dpexp.gradients import Checked, ClipGroup, ClippedSum, Loss, check_model, grouped_clipped_sum
+from dpexp.memory import Halving
 
 __all__ = ["LotPass"]
 
@@ -45,15 +46,21 @@ class LotPass:
         self._trained = _Named.around(model, autocast, views)
         self._tried = _Named.around(model, None, views)
         self._loss = loss if views is None else partial(_mean_over_views, loss, views)
+        self._halving = Halving()
 
     def clipped_sum(
         self, inputs: Tensor, targets: Tensor, groups: Sequence[ClipGroup], physical_batch_size: int | None
     ) -> ClippedSum:
-        """As `grouped_clipped_sum`; a surrounding autocast does not reach clipping."""
-        named = self._trained
+        """As `grouped_clipped_sum`; a surrounding autocast does not reach clipping.
+
+        Where memory runs out, every sum of the lot is discarded and it is begun anew in smaller microbatches.
+        """
+        named, clipped = self._trained, self._trained.inner(groups)
         with torch.autocast(inputs.device.type, enabled=False):
-            found = grouped_clipped_sum(
-                named.module, self._loss, inputs, targets, named.inner(groups), physical_batch_size
+            found = self._halving.run(
+                partial(grouped_clipped_sum, named.module, self._loss, inputs, targets, clipped),
+                size=physical_batch_size,
+                rows=len(inputs),
             )
         return replace(found, sums={named.outer(name): value for name, value in found.sums.items()})
 

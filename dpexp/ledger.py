@@ -1,18 +1,36 @@
 """The record of what a run has released, charged before it is released."""
 
 import itertools
-from collections.abc import Iterator
-from typing import final
+from collections.abc import Iterator, Sequence
+from typing import Protocol, final
 
 from dpexp import _validate
-from dpexp.accounting import Account, Event, PrivacyBound, Release
+from dpexp.accounting import Account, Event, Phase, PrivacyBound, Release
 from dpexp.plan import PrivacyPlan, StepPlan
 
-__all__ = ["BudgetSpentError", "Ledger"]
+__all__ = ["BudgetSpentError", "Ledger", "SharedBudget"]
+
+_BLOCK = 64  # lots reserved at once from a shared budget
 
 
 class BudgetSpentError(_validate.UserError):
     """One more release would pass the budget; it has not been made."""
+
+
+class SharedBudget(Protocol):
+    """A budget that other runs spend too."""
+
+    def reserve(self, name: str, phases: Sequence[Phase]) -> None:
+        """Charges lots, durably, before any of them is drawn.
+
+        Raises:
+            BudgetSpentError: They would pass the budget; nothing was charged.
+        """
+        ...
+
+    def give_back(self, name: str, phases: Sequence[Phase]) -> None:
+        """Gives back lots that were charged and provably not drawn."""
+        ...
 
 
 @final
@@ -27,14 +45,14 @@ class Ledger:
         latest: The ε that was last asked for, and so cheap to show; None before.
     """
 
-    def __init__(self, plan: PrivacyPlan) -> None:
-        self._plan = plan
+    def __init__(self, plan: PrivacyPlan, shared: SharedBudget | None = None) -> None:
+        self._plan, self._shared = plan, shared
         self.lots = 0
         self.releases: list[str] = []
         self.account: Account | None = None
         self.companions: list[Account] = []
         self.latest: PrivacyBound | None = None
-        self._priced = _events(plan)
+        self._priced, self._ahead = _events(plan), _events(plan)
         if plan.guarantee is not None:
             self.account = plan.guarantee.open_account(plan.guarantee.accountant)
             self.companions = [plan.guarantee.open_account(beside) for beside in plan.guarantee.companions]
@@ -47,6 +65,8 @@ class Ledger:
         """
         if self.account is not None and not self.account.affords(release.event):
             raise self._spent(release.name)
+        if self._shared is not None:
+            self._shared.reserve(release.name, [Phase(release.event, 1)])
         self._charge(release)
         self.releases.append(release.name)
 
@@ -81,7 +101,14 @@ class Ledger:
             raise RuntimeError(f"{priced.name} was priced as {priced.event}, but releases {step.event}.")
         if account.accountant.quick and not account.affords(priced.event):
             raise self._spent(priced.name)
+        if self._shared is not None and self.lots % _BLOCK == 0:
+            self._reserve_block(self._shared)
         self._charge(priced)
+
+    def _reserve_block(self, shared: SharedBudget) -> None:
+        block = list(itertools.islice(self._ahead, _BLOCK))
+        phases = [Phase(event, len(list(lots))) for event, lots in itertools.groupby(block)]
+        shared.reserve(f"lots {self.lots + 1}–{self.lots + len(block)}", phases)
 
     def _charge(self, release: Release) -> None:
         for account in (self.account, *self.companions):

@@ -1,10 +1,12 @@
-"""The largest physical batch that fits a stated memory, measured on random rows before training."""
+"""What fits into memory: the largest physical batch, and what is done when memory runs out all the same."""
 
+import gc
+import logging
 import math
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, final
+from typing import Any, TypeVar, final
 
 import torch
 from torch import Tensor
@@ -13,9 +15,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from dpexp import _validate
 
-__all__ = ["largest_batch", "peak_bytes"]
+__all__ = ["Halving", "is_out_of_memory", "largest_batch", "peak_bytes"]
 
+# What depends on private rows is said here, and nowhere in strict mode.
+_nonprivate_log = logging.getLogger("dpexp.nonprivate")
 _MEGABYTE = 2**20
+_T = TypeVar("_T")
 
 
 def largest_batch(microbatch: Callable[[int], Any], *, memory_mb: float, at_most: int) -> int:
@@ -67,6 +72,62 @@ def peak_bytes(work: Callable[[], Any]) -> int:
         work()
     peak: int = allocated.peak
     return peak
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether torch or Python had no memory left, on any device."""
+    on_cpu = isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+    return on_cpu or isinstance(error, torch.OutOfMemoryError | MemoryError)
+
+
+@final
+class Halving:
+    """Work on the rows of a lot, begun anew with half as many at once when memory runs out.
+
+    What an attempt had summed up is gone with it, so that each row counts once. The smaller size is kept
+    for the lots to come.
+    """
+
+    def __init__(self) -> None:
+        self._limit: int | None = None
+
+    def run(self, work: Callable[[int | None], _T], *, size: int | None, rows: int) -> _T:
+        """What `work(size)` returns, for the largest size that memory allows.
+
+        Args:
+            work: Does the whole lot, so many rows at once (None: all); must leave nothing behind if it fails.
+            size: How many rows at once were asked for; None for all.
+            rows: How many there are.
+
+        Raises:
+            UserError: Not even one row at once fits.
+        """
+        while True:
+            at_once = min((limit for limit in (size, self._limit) if limit is not None), default=None)
+            try:
+                return work(at_once)
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                reason = str(error).partition("\n")[0]
+            # Here, and not above: the exception held the tensors of the attempt.
+            self._halve(min(rows, at_once or rows), reason)
+
+    def _halve(self, failed: int, reason: str) -> None:
+        if failed <= 1:
+            raise _validate.UserError(
+                f"memory: a single example does not fit: {reason}\nTake a smaller model, or a machine with "
+                "more memory."
+            )
+        self._limit = failed // 2
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        _nonprivate_log.warning(
+            "nonprivate: memory ran out. The lot is begun anew; from here on lots are walked by %d examples "
+            "at once. Set physical_batch_size to that, or less, to start with.",
+            self._limit,
+        )
 
 
 @final

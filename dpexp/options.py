@@ -1,11 +1,11 @@
 """`Options`: root keys that say how a run is computed and shown. None of them moves its guarantee."""
 
-import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Self, final
 
 from dpexp import _validate
+from dpexp.trust import trusted_object
 
 __all__ = ["Options"]
 
@@ -42,13 +42,9 @@ class Options:
         assert self.views is not None
         keys = dict(self.views["transform"])
         target = keys.pop("_target_")
+        make = trusted_object("views.transform._target_", target)
         try:
-            made: Callable[..., Any] = pkgutil.resolve_name(target)(**keys)
-        except (ImportError, AttributeError, ValueError) as error:
-            if isinstance(error, _validate.UserError):
-                raise
-            expected = "something that can be imported"
-            raise _validate.refuse("views.transform._target_", target, expected, str(error)) from error
+            made: Callable[..., Any] = make(**keys)
         except TypeError as error:
             raise _validate.UserError(f"views.transform: {error}, expected the keys of {target}.") from error
         return made

@@ -14,9 +14,11 @@ from typing import final
 
 from dpexp import _validate
 from dpexp.accounting import (
+    FIXED_BEFOREHAND,
     Account,
     AnyAccountant,
     Budget,
+    BudgetTerms,
     Composed,
     Event,
     Gaussian,
@@ -126,6 +128,7 @@ class Guarantee:
         relation: The neighboring relation.
         budget: ε (or no limit) and δ.
         releases: What is released once from all rows before the first lot (DP-PCA).
+        terms: Under which terms the budget is spent.
     """
 
     accountant: AnyAccountant
@@ -133,6 +136,12 @@ class Guarantee:
     relation: Relation
     budget: Budget
     releases: tuple[Release, ...]
+    terms: BudgetTerms = FIXED_BEFOREHAND
+
+    @property
+    def phases_before(self) -> list[Phase]:
+        """The releases before the first lot, as `PrivacyPlan.phases` gives the lots."""
+        return [Phase(release.event, 1) for release in self.releases]
 
     def open_account(self, accountant: AnyAccountant) -> Account:
         """An account under which nothing has been charged yet."""
@@ -182,6 +191,11 @@ class PrivacyPlan:
     def settles(self) -> bool:
         """Whether all schedules are constant, or become so within `LONGEST_SCHEDULE` lots."""
         return self._changes_after(LONGEST_SCHEDULE) == math.inf
+
+    @property
+    def foreseeable(self) -> int:
+        """How many lots can be priced beforehand: T as asked for, else as far as schedules are known."""
+        return self.steps if self.steps_asked or self.settles else LONGEST_SCHEDULE
 
     def step(self, index: int) -> StepPlan:
         """What happens at step t = `index` >= 0."""

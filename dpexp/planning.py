@@ -14,6 +14,7 @@ from dpexp.accounting import (
     as_accountant,
     total,
 )
+from dpexp.accounting.filter_accountant import FilterOrders
 from dpexp.plan import Guarantee, PrivacyPlan
 
 __all__ = ["Milestone", "PlanFigures", "Refusal", "Share", "epsilons_at_end", "plan_as_json", "plan_figures"]
@@ -97,8 +98,14 @@ def epsilons_at_end(plan: PrivacyPlan) -> tuple[tuple[PrivacyBound, ...], tuple[
     if plan.guarantee is None:
         return (), ()
     phases = list(plan.phases(plan.steps))
-    bounds, refusals = [], []
+    bounds: list[PrivacyBound] = []
+    refusals: list[Refusal] = []
     for accountant in _all_accountants(plan.guarantee.accountant):
+        if plan.guarantee.terms.declares_filter and bounds:
+            refusals.append(
+                Refusal(accountant.name, "holds for a T fixed beforehand; this one may be prolonged")
+            )
+            continue
         try:
             bounds.append(_epsilon(plan.guarantee, accountant, phases))
         except UnsupportedEventError as error:
@@ -120,6 +127,8 @@ def plan_as_json(plan: PrivacyPlan) -> dict[str, Any]:
         "delta": None if guarantee is None else guarantee.budget.delta,
         "budget_epsilon": None if guarantee is None else guarantee.budget.epsilon,
         "relation": None if guarantee is None else str(guarantee.relation),
+        "budget": None if guarantee is None else guarantee.terms.name,
+        "longest_steps": None if guarantee is None else guarantee.terms.longest,
         "releases": {} if guarantee is None else {r.name: repr(r.event) for r in guarantee.releases},
         "lots": [
             {"name": lot.name, "size": lot.size.in_words, "sampling_probability": step.sampling_probability}
@@ -152,12 +161,14 @@ def _epsilon(guarantee: Guarantee, accountant: AnyAccountant, phases: Sequence[P
 
 
 def _shares(plan: PrivacyPlan, guarantee: Guarantee) -> tuple[Share, ...]:
+    # A filter's ε is that of its budget, whatever was spent: of a part alone its orders say more.
+    accountant = FilterOrders() if guarantee.terms.declares_filter else guarantee.accountant
     shares = []
     for release in guarantee.releases:
-        account = guarantee.open_account(guarantee.accountant)
+        account = guarantee.open_account(accountant)
         account.charge(release.event)
         shares.append(Share(release.name, account.epsilon()))
-    empty = guarantee.open_account(guarantee.accountant)
+    empty = guarantee.open_account(accountant)
     shares.append(Share(f"{plan.steps:,} lots", total(empty, list(plan.phases(plan.steps)))))
     return tuple(shares)
 

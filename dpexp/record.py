@@ -15,16 +15,19 @@ from dpexp import __version__
 from dpexp.accounting import Kind, PrivacyBound
 from dpexp.datamodule import LotDataModule
 from dpexp.experiment import Experiment, Result
-from dpexp.module import DPModule
+from dpexp.module import DPModule, Evaluation
 from dpexp.plan import PrivacyPlan
 from dpexp.planning import plan_as_json
 from dpexp.statement import statement
+from dpexp.strict import CoveredRun
 from dpexp.tracking import Run, flatten, shown_uri
 
 __all__ = ["record_end", "record_start", "split_prefix"]
 
 
-def record_start(run: Run, experiment: Experiment, plan: PrivacyPlan, datamodule: LotDataModule) -> None:
+def record_start(
+    run: Run | CoveredRun, experiment: Experiment, plan: PrivacyPlan, datamodule: LotDataModule
+) -> None:
     """Params, tags, configuration, plan and data set, before anything is released."""
     run.log_params(flatten(experiment.config) | _solved(plan))
     run.set_tags(_tags(experiment, plan))
@@ -39,7 +42,7 @@ def record_start(run: Run, experiment: Experiment, plan: PrivacyPlan, datamodule
 
 
 def record_end(
-    run: Run,
+    run: Run | CoveredRun,
     experiment: Experiment,
     module: DPModule,
     datamodule: LotDataModule,
@@ -47,11 +50,10 @@ def record_end(
 ) -> Result:
     """Final metrics, the statement and the model; returns the result."""
     plan, evaluation, steps = module.plan, module.evaluation, module.ledger.lots
-    assert evaluation is not None
     public = experiment.data.test_privacy == "public"
-    prefix = split_prefix(experiment.data.test_privacy)
-    run.record(steps, {f"{prefix}test/accuracy": evaluation.accuracy, f"{prefix}test/loss": evaluation.loss})
-    run.record(steps, {f"{prefix}final/accuracy": evaluation.accuracy, "final/steps": steps})
+    run.record(steps, {"final/steps": steps})
+    if evaluation is not None:
+        run.record(steps, _of_the_test_split(evaluation, split_prefix(experiment.data.test_privacy)))
     epsilon = None if plan.guarantee is None else float(module.ledger.epsilon())
     delta = None if plan.guarantee is None else plan.guarantee.budget.delta
     if epsilon is not None and delta is not None:
@@ -60,7 +62,7 @@ def record_end(
     run.log_text(words, "privacy_statement.txt")
     _log_model(run, module, datamodule)
     return Result(
-        accuracy=evaluation.accuracy if public else None,
+        accuracy=evaluation.accuracy if public and evaluation is not None else None,
         epsilon=epsilon,
         delta=delta,
         steps=steps,
@@ -70,6 +72,14 @@ def record_end(
         deterministic=plan.deterministic,
         statement=words,
     )
+
+
+def _of_the_test_split(found: Evaluation, prefix: str) -> dict[str, float]:
+    return {
+        f"{prefix}test/accuracy": found.accuracy,
+        f"{prefix}test/loss": found.loss,
+        f"{prefix}final/accuracy": found.accuracy,
+    }
 
 
 def _other_figures(module: DPModule, at_end: Sequence[PrivacyBound]) -> dict[str, float]:
@@ -115,12 +125,17 @@ def _tags(experiment: Experiment, plan: PrivacyPlan) -> dict[str, str]:
     if plan.guarantee is not None:
         tags["dpexp.epsilon_kind"] = str(Kind.CERTIFIED)
         tags["dpexp.accountant"] = plan.guarantee.accountant.name
+        tags["dpexp.budget"] = plan.guarantee.terms.name
+    if experiment.data.budget_id is not None:
+        tags["dpexp.budget_id"] = experiment.data.budget_id
+    if experiment.strict:
+        tags["dpexp.strict"] = "true"
     if plan.deterministic:
         tags["dpexp.deterministic"] = "true"
     return tags
 
 
-def _log_model(run: Run, module: DPModule, datamodule: LotDataModule) -> None:
+def _log_model(run: Run | CoveredRun, module: DPModule, datamodule: LotDataModule) -> None:
     weights = _on_cpu(module.model)
     average = None if module.average is None else _on_cpu(module.average.module)
     directions = getattr(datamodule.fitted, "directions", None)

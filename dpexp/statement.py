@@ -1,6 +1,14 @@
 """The guarantee of a run in words."""
 
-from dpexp.accounting import Composed, Event, Release, Repeated, Statement, without_amplification
+from dpexp.accounting import (
+    Composed,
+    Event,
+    Quantity,
+    Release,
+    Repeated,
+    Statement,
+    without_amplification,
+)
 from dpexp.accounting.statement import KEYED, SECRET
 from dpexp.experiment import Experiment
 from dpexp.ledger import Ledger
@@ -19,7 +27,7 @@ def statement(experiment: Experiment, plan: PrivacyPlan, ledger: Ledger) -> str:
     if plan.guarantee is None:
         return f"No privacy: the model was trained on {experiment.data.name} without clipping and noise."
     guarantee = plan.guarantee
-    return str(
+    words = str(
         Statement(
             epsilon=ledger.epsilon(),
             sampler=plan.sampling.in_words,
@@ -27,14 +35,39 @@ def statement(experiment: Experiment, plan: PrivacyPlan, ledger: Ledger) -> str:
             steps=ledger.lots,
             num_examples=plan.num_examples,
             if_sampling_fails=without_amplification(
-                _everything(plan, guarantee, ledger.lots),
+                # Where T may be prolonged, the longest: whatever stop is chosen from results lies before it.
+                _everything(plan, guarantee, guarantee.terms.longest or ledger.lots),
                 delta=guarantee.budget.delta,
                 relation=guarantee.relation,
             ),
             randomness=KEYED if plan.deterministic else SECRET,
             not_covered=_NOT_COVERED,
+            terms=_terms(guarantee, ledger),
         )
     )
+    return f"{words}\n{_strictness(experiment)}" if experiment.strict else words
+
+
+def _strictness(experiment: Experiment) -> str:
+    unseen = [split for split in ("validation", "test") if not experiment.evaluates(split)]
+    splits = f" The private rows of {' and '.join(unseen)} were not evaluated." if unseen else ""
+    return (
+        "Strict: no figure that the guarantee does not cover was recorded or shown: nothing under "
+        "nonprivate/, no step times, true lot sizes, digest or row count. Noise was secure, "
+        f"whatever privacy.noise said.{splits} Whoever sees the machine at work "
+        "may still measure how long that took."
+    )
+
+
+def _terms(guarantee: Guarantee, ledger: Ledger) -> str:
+    """What keeps ε where later choices follow earlier results, with the odometer's figure if there is one."""
+    found = [companion.epsilon() for companion in ledger.companions]
+    losses = [bound for bound in found if bound.quantity is Quantity.REALIZED_LOSS]
+    figures = "".join(
+        f" So far: {loss.rounded_up(4)} at δ = {loss.delta!r} (realized loss, {loss.kind})."
+        for loss in losses
+    )
+    return f"{guarantee.terms.statement}{figures}"
 
 
 def _counts(plan: PrivacyPlan) -> tuple[Release, ...]:

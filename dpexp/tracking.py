@@ -7,8 +7,9 @@ import secrets
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 from urllib.parse import urlsplit, urlunsplit
@@ -16,19 +17,24 @@ from urllib.parse import urlsplit, urlunsplit
 from filelock import FileLock
 
 from dpexp import _validate
+from dpexp.delivery import Unavailable, send
+from dpexp.spool import Refused, Spool, spools
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities import Metric
 
 __all__ = ["MLflowTracking", "Run", "connect", "flatten", "shown_uri"]
 
 _log = logging.getLogger(__name__)
-_BATCH = 1000  # the REST interface takes no more metrics at once
-_PARAMS = 100  # nor more params
+_BATCH = 1000  # metrics told at once
+_MOST_IN_MEMORY = 20_000  # metrics; more go to the disk
 _FLUSH_SECONDS = 2.0
+_PATIENCE_SECONDS = 10.0  # at the end of a run, for a store that is away or locked
+_PAUSE_SECONDS = 0.5
 _LONGEST_PARAM = 6000
 _SQLITE = "sqlite:///"
+
+_Point = tuple[str, float, int, int]  # key, value, ms since 1970, step
 
 
 @final
@@ -73,13 +79,13 @@ class MLflowTracking:
     def run(self, *, name: str, run_name: str) -> Iterator["Run"]:
         """A run that ends FINISHED, FAILED after an exception, or KILLED after an interrupt."""
         client = connect(self.resolved_uri, self.folder)
+        self._send_spooled(client)
         experiment = self.experiment or name
         experiment_id = _experiment(client, experiment, self.folder)
         found = client.create_run(experiment_id, run_name=run_name)
-        run = Run(client, found.info.run_id, experiment_id)
+        run = Run(client, found.info.run_id, experiment_id, self._spool(found.info.run_id))
         try:
             yield run
-            run.flush()
         except Exception:
             run.close("FAILED")
             raise
@@ -87,6 +93,34 @@ class MLflowTracking:
             run.close("KILLED")
             raise
         run.close("FINISHED")
+
+    def send(self) -> tuple[int, int]:
+        """Sends what earlier runs could not store; returns how many runs are complete now, and how many not.
+
+        Raises:
+            UserError: The store cannot be reached.
+        """
+        return self._send_spooled(connect(self.resolved_uri, self.folder))
+
+    def _send_spooled(self, client: "MlflowClient") -> tuple[int, int]:
+        complete, left = 0, 0
+        for spool in spools(self._spools, shown_uri(self.resolved_uri)):
+            try:
+                spool.drain(partial(send, client, spool.run_id))
+            except Unavailable as error:
+                left += 1
+                _log.warning("Run %s still waits in %s: %s", spool.run_id, spool.path, error)
+            else:
+                complete += 1
+                _log.warning("What run %s had left on disk is now in the store.", spool.run_id)
+        return complete, left
+
+    def _spool(self, run_id: str) -> Spool:
+        return Spool(self._spools, run_id, shown_uri(self.resolved_uri))
+
+    @property
+    def _spools(self) -> Path:
+        return self.folder / "spool"
 
     def dataset_key(self) -> bytes:
         """The local secret under which data set digests are computed; made once, readable by its owner."""
@@ -102,92 +136,170 @@ class MLflowTracking:
 
 @final
 class Run:
-    """One MLflow run, with a buffer for metrics that a thread empties at least every two seconds."""
+    """One MLflow run, with a buffer for metrics that a thread empties at least every two seconds.
 
-    def __init__(self, client: "MlflowClient", run_id: str, experiment_id: str) -> None:
+    Whatever the store does not take waits in `spool`, on disk, and is sent when the store is back: by this
+    run, or by the next one.
+    """
+
+    def __init__(self, client: "MlflowClient", run_id: str, experiment_id: str, spool: Spool) -> None:
         self.client, self.run_id, self.experiment_id = client, run_id, experiment_id
-        self._buffer: list[Metric] = []
+        self._spool = spool
+        self._buffer: list[_Point] = []
         self._lock = threading.Lock()
         self._flushing = threading.Lock()
         self._closed = threading.Event()
+        self._away = False
         self._thread = threading.Thread(target=self._flush_regularly, daemon=True)
         self._thread.start()
 
-    def record(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Buffers metrics at one step."""
-        from mlflow.entities import Metric
-
-        now = int(time.time() * 1000)
+    def record(self, step: int, metrics: Mapping[str, float], *, timestamp: int | None = None) -> None:
+        """Buffers metrics at one step; `timestamp` in ms since 1970, None for now."""
+        now = int(time.time() * 1000) if timestamp is None else timestamp
         with self._lock:
-            self._buffer += [Metric(key, float(value), now, step) for key, value in metrics.items()]
+            self._buffer += [(key, float(value), now, step) for key, value in metrics.items()]
+            too_long = len(self._buffer) >= _MOST_IN_MEMORY
+        if too_long:
+            self._spill()
 
     def log_params(self, params: Mapping[str, Any]) -> None:
-        """Logs params, in batches; values over 6000 characters are cut."""
-        from mlflow.entities import Param
-
-        entries = [Param(key, str(value)[:_LONGEST_PARAM]) for key, value in params.items()]
-        for start in range(0, len(entries), _PARAMS):
-            self.client.log_batch(self.run_id, params=entries[start : start + _PARAMS])
+        """Logs params; values over 6000 characters are cut."""
+        values = {key: str(value)[:_LONGEST_PARAM] for key, value in params.items()}
+        self._tell({"kind": "params", "params": values})
 
     def log_text(self, text: str, name: str) -> None:
         """Stores a text artifact."""
-        self.client.log_text(self.run_id, text, name)
+        self._tell({"kind": "text", "name": name, "text": text})
 
     def log_artifact(self, path: Path) -> None:
         """Stores a file as an artifact."""
-        self.client.log_artifact(self.run_id, str(path))
+        self._tell({"kind": "file", "path": str(path)})
 
     def set_tags(self, tags: Mapping[str, str]) -> None:
         """Sets tags."""
-        for key, value in tags.items():
-            self.client.set_tag(self.run_id, key, value)
+        self._tell({"kind": "tags", "tags": dict(tags)})
 
     def log_dataset(self, *, name: str, digest: str, num_examples: int, relation: str) -> None:
         """Names the training data; `digest` must be keyed by a secret."""
-        from mlflow.entities import Dataset, DatasetInput, InputTag
-
-        dataset = Dataset(
-            name=name,
-            digest=digest,
-            source_type="local",
-            source="{}",
-            profile=f'{{"declared_num_examples": {num_examples}}}',
-        )
-        tags = [InputTag("mlflow.data.context", "training"), InputTag("dpexp.relation", relation)]
-        self.client.log_inputs(self.run_id, [DatasetInput(dataset, tags)])
+        tags = {"mlflow.data.context": "training", "dpexp.relation": relation}
+        profile = f'{{"declared_num_examples": {num_examples}}}'
+        self._tell({"kind": "dataset", "name": name, "digest": digest, "profile": profile, "tags": tags})
 
     def close(self, status: str) -> None:
-        """Stores what is buffered and ends the run; what cannot be stored any more is reported."""
+        """Stores what is buffered and ends the run; what cannot be stored now waits on disk, and is named."""
         self._closed.set()
         self._thread.join()
+        self._flush_patiently()
         try:
-            self.flush()
+            self._tell({"kind": "status", "status": status, "end_time": int(time.time() * 1000)})
+        except OSError as error:  # neither store nor disk
+            lost = len(self._buffer)
+            _log.error("%d metrics of run %s (%s) cannot be kept: %s", lost, self.run_id, status, error)
+        if not self._away:
+            self._flush_patiently()  # what was refused is put aside, and said
+        if self._spool.waiting:
+            _log.error(
+                "The store did not take all of run %s (%s): the rest is in %s. It is sent when the next run "
+                "starts on this store, or now by: python -m dpexp task=send",
+                self.run_id,
+                status,
+                self._spool.path,
+            )
+        self._spool.release()
+
+    def flush(self) -> None:
+        """Stores what is buffered, and what waits on disk.
+
+        Raises:
+            ConnectionError: The store does not take it; it waits on disk.
+        """
+        with self._flushing:
+            while points := self._taken(_BATCH):
+                self._keep_or_return(points)
+            try:
+                sent = self._spool.drain(self._send)
+            except Unavailable:
+                self._away = True
+                raise
+            if sent and self._away:
+                _log.warning("MLflow is back; what waited on disk has been stored.")
+            self._away = False
+
+    def _keep_or_return(self, points: "list[_Point]") -> None:
+        """To the store or to the disk; back into memory only where both fail."""
+        try:
+            self._store_or_keep(_metrics(points))
+        except BaseException:
+            with self._lock:
+                self._buffer[:0] = points
+            raise
+
+    def _tell(self, entry: Mapping[str, Any]) -> None:
+        with self._flushing:
+            self._store_or_keep(entry)
+
+    def _store_or_keep(self, entry: Mapping[str, Any]) -> None:
+        if not self._spool.waiting:  # else it takes its place behind what was told before
+            try:
+                self._send(entry)
+                return
+            except Unavailable as error:
+                _log.warning("MLflow cannot be reached (%s); what is recorded waits on disk.", _first(error))
+                self._away = True
+            except Refused as error:  # once more when the spool is sent, which then puts it aside
+                _log.debug("Refused: %s", error)
+        self._spool.append(self._lasting(entry))
+
+    def _send(self, entry: Mapping[str, Any]) -> None:
+        send(self.client, self.run_id, entry)
+
+    def _lasting(self, entry: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The entry with its file kept: the caller's is temporary."""
+        if entry["kind"] != "file":
+            return entry
+        return {**entry, "path": str(self._spool.keep(Path(entry["path"])))}
+
+    def _taken(self, count: int) -> "list[_Point]":
+        with self._lock:
+            points = self._buffer[:count]
+            del self._buffer[:count]
+        return points
+
+    def _spill(self) -> None:
+        """A store that is slow or gone must not fill the memory."""
+        points = self._taken(_MOST_IN_MEMORY)
+        try:
+            self._spool.append(_metrics(points))
         except OSError as error:
-            _log.error("%d metrics of run %s could not be stored: %s", len(self._buffer), self.run_id, error)
-        self.client.set_terminated(self.run_id, status)
+            with self._lock:
+                self._buffer[:0] = points
+            _log.error("%d metrics stay in memory: %s", len(points), error)
 
     def _flush_regularly(self) -> None:
         while not self._closed.wait(_FLUSH_SECONDS):
             try:
                 self.flush()
             except OSError as error:
-                _log.warning("MLflow cannot be reached (%s); metrics are kept and sent later.", error)
+                _log.debug("Not stored yet: %s", error)
 
-    def flush(self) -> None:
-        """Stores what is buffered.
+    def _flush_patiently(self) -> None:
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while True:
+            try:
+                return self.flush()
+            except OSError as error:
+                if time.monotonic() > deadline:
+                    _log.debug("Not stored at the end: %s", error)
+                    return None
+            time.sleep(_PAUSE_SECONDS)
 
-        Raises:
-            ConnectionError: The store does not take it; it stays buffered.
-        """
-        with self._flushing:
-            while True:
-                with self._lock:
-                    batch = self._buffer[:_BATCH]
-                if not batch:
-                    return
-                _log_batch(self.client, self.run_id, batch)
-                with self._lock:
-                    del self._buffer[: len(batch)]
+
+def _metrics(points: "Sequence[_Point]") -> Mapping[str, Any]:
+    return {"kind": "metrics", "points": points}
+
+
+def _first(error: Exception) -> str:
+    return str(error).partition("\n")[0]
 
 
 def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -199,15 +311,6 @@ def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def _log_batch(client: "MlflowClient", run_id: str, metrics: list["Metric"]) -> None:
-    from mlflow.exceptions import MlflowException
-
-    try:
-        client.log_batch(run_id, metrics=metrics)
-    except MlflowException as error:
-        raise ConnectionError(str(error)) from error
-
-
 def connect(uri: str, folder: Path) -> "MlflowClient":
     """A client of the store, which answers; a new SQLite store is made once, under a lock.
 
@@ -215,6 +318,7 @@ def connect(uri: str, folder: Path) -> "MlflowClient":
         UserError: The store cannot be reached or opened.
     """
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "3")  # seconds, not minutes, if none answers
     logging.getLogger("alembic").setLevel(logging.WARNING)
     from mlflow.exceptions import MlflowException
@@ -251,11 +355,18 @@ def _client_of_sqlite(uri: str) -> "MlflowClient":
     database.parent.mkdir(parents=True, exist_ok=True)
     # Several processes at once destroy a store that is being made, and already the client makes it.
     with FileLock(f"{database}.lock"):
+        _made_for_its_owner(database)
         client = _client(uri)
         connection = sqlite3.connect(database)
         connection.execute("PRAGMA journal_mode=WAL")  # kept in the file; five times faster
         connection.close()
     return client
+
+
+def _made_for_its_owner(path: Path) -> None:
+    """Makes an empty file that only its owner may read, since the store holds nonprivate/ figures too."""
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def _experiment(client: "MlflowClient", name: str, folder: Path) -> str:

@@ -1,9 +1,11 @@
 """The training task: data, features, lots, Algorithm 1, evaluation and record, in this order."""
 
+import contextlib
 import copy
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
 import pytorch_lightning as pl
 import torch
@@ -12,9 +14,11 @@ from torch import Tensor
 
 from dpexp import _validate
 from dpexp.augmentation import Views
-from dpexp.callbacks import LotProgress, Trajectory, spending_recorded
+from dpexp.budgets import Share
+from dpexp.callbacks import TIMES, LotProgress, Trajectory, spending_recorded
 from dpexp.console import plan_table, show_result
 from dpexp.datamodule import LotDataModule
+from dpexp.divergence import FiniteParameters
 from dpexp.experiment import Experiment, Result
 from dpexp.features import NoFeatures
 from dpexp.gradients import Checked
@@ -27,7 +31,8 @@ from dpexp.plan import PrivacyPlan
 from dpexp.planning import epsilons_at_end
 from dpexp.record import record_end, record_start, split_prefix
 from dpexp.streams import Stream
-from dpexp.tracking import Run
+from dpexp.strict import CoveredRun, covered, silence
+from dpexp.tracking import Run, flatten
 from dpexp.trainer import autocast_of, fit, make_trainer, test, validate
 
 __all__ = ["train"]
@@ -42,11 +47,11 @@ def train(experiment: Experiment) -> Result:
         UserError: The configuration is impossible, the data cannot be had, or the model mixes examples.
     """
     console = Console()
-    plan = experiment.plan()
+    plan, share = _opened(experiment, experiment.plan())
     at_end, _ = epsilons_at_end(plan)
-    ledger = Ledger(plan)
+    ledger = Ledger(plan, share)
     stream = Stream.keyed_by(experiment.seed) if plan.deterministic else Stream.secret()
-    with torch.random.fork_rng():
+    with silence(strict=experiment.strict), torch.random.fork_rng():
         torch.manual_seed(experiment.seed)
         module = _module(experiment, plan, ledger, _noise(plan, stream.child("noise")))
         checked = _check(module, experiment)
@@ -59,27 +64,68 @@ def train(experiment: Experiment) -> Result:
             callbacks=_callbacks(console, experiment),
             folder=experiment.tracking.folder,
         )
+        if not experiment.evaluates("validation"):
+            trainer.limit_val_batches = 0
         datamodule = _datamodule(experiment, plan, ledger, stream)
         console.print(plan_table(experiment, plan, at_end, [("gradients", _gradients_in_words(checked))]))
         datamodule.prepare_data()
-        with (
-            experiment.tracking.run(name=experiment.name, run_name=_run_name(experiment, plan)) as run,
-            spending_recorded(run, ledger),
-        ):
+        if share is not None:
+            share.record_digest(datamodule.digest(share.digest_key))
+        with _recorded(experiment, plan, ledger) as run:
             trainer.callbacks.insert(0, _trajectory(run, experiment))  # type: ignore[attr-defined]
             record_start(run, experiment, plan, datamodule)
+            _mirror(run, ledger, share)
             datamodule.setup("fit")
             fit(trainer, module, datamodule)
             _check_counts(plan, ledger, datamodule.lots_drawn, trainer.global_step)
-            validate(trainer, module, datamodule)  # so that the last ε has its accuracy too
-            test(trainer, module, datamodule)
+            _evaluate(experiment, trainer, module, datamodule)
             result = record_end(run, experiment, module, datamodule, at_end)
+            _mirror(run, ledger, share)
     show_result(console, result)
     return result
 
 
+def _opened(experiment: Experiment, plan: PrivacyPlan) -> tuple[PrivacyPlan, Share | None]:
+    """The plan under the terms of the budget that it shares, which holds the whole of it; else as it is."""
+    share = experiment.budget.open(plan, label=_run_name(experiment, plan))
+    if share is None or plan.guarantee is None:
+        return plan, None
+    return replace(plan, guarantee=replace(plan.guarantee, terms=share.terms)), share
+
+
+def _mirror(run: Run | CoveredRun, ledger: Ledger, share: Share | None) -> None:
+    """MLflow shows the shared budget; only the store counts."""
+    if share is not None:
+        share.attach(run.run_id)
+        run.record(ledger.lots, share.metrics())
+
+
+@contextlib.contextmanager
+def _recorded(experiment: Experiment, plan: PrivacyPlan, ledger: Ledger) -> Iterator[Run | CoveredRun]:
+    """The run in the store, or what strict mode lets through to it; what was spent is told in any case."""
+    with experiment.tracking.run(name=experiment.name, run_name=_run_name(experiment, plan)) as opened:
+        run = covered(opened, flatten(experiment.config), strict=experiment.strict)
+        with spending_recorded(run, ledger):
+            yield run
+
+
+def _evaluate(
+    experiment: Experiment, trainer: pl.Trainer, module: DPModule, datamodule: LotDataModule
+) -> None:
+    if experiment.evaluates("validation"):
+        validate(trainer, module, datamodule)  # so that the last ε has its accuracy too
+    module.evaluation = None
+    if experiment.evaluates("test"):
+        test(trainer, module, datamodule)
+
+
 def _callbacks(console: Console, experiment: Experiment) -> list[pl.Callback]:
-    return [LotProgress(console, validation_privacy=experiment.data.validation_privacy)]
+    progress = LotProgress(
+        console,
+        validation_privacy=experiment.data.validation_privacy,
+        columns=() if experiment.strict else TIMES,
+    )
+    return [FiniteParameters(), progress]
 
 
 def _run_name(experiment: Experiment, plan: PrivacyPlan) -> str:
@@ -130,7 +176,7 @@ def _views(experiment: Experiment) -> Views | None:
     return Views(count=options.views["count"], transform=options.transform())
 
 
-def _trajectory(run: Run, experiment: Experiment) -> Trajectory:
+def _trajectory(run: Run | CoveredRun, experiment: Experiment) -> Trajectory:
     validation = f"{split_prefix(experiment.data.validation_privacy)}val"
     return Trajectory(run, every=experiment.tracking.every, validation=validation)
 

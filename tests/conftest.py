@@ -7,6 +7,7 @@ from pathlib import Path
 
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
 os.environ.pop("MLFLOW_TRACKING_URI", None)
+os.environ["DPEXP_TRUSTED_TARGETS"] = "tests"  # models and data sets that tests define
 
 import absl.logging
 import hypothesis

@@ -21,7 +21,9 @@ FLOORS = [
         "planning",
         "privacy",
         "ledger",
+        "budgets",
         "options",
+        "trust",
     ],
     [
         "noise",
@@ -37,9 +39,9 @@ FLOORS = [
         "memory",
         "augmentation",
     ],
-    ["datamodule", "module", "callbacks", "trainer"],
-    ["tracking", "experiment"],
-    ["console", "plots", "statement", "record"],
+    ["datamodule", "module", "callbacks", "trainer", "divergence"],
+    ["spool", "delivery", "tracking", "experiment"],
+    ["console", "budget_view", "plots", "statement", "strict", "record"],
     ["training", "tasks"],
     ["cli", "__main__"],
 ]

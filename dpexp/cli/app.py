@@ -12,13 +12,15 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from hydra.types import RunMode
-from hydra.utils import get_object, instantiate
+from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from dpexp._validate import UserError
 from dpexp.cli.errors import explain
+from dpexp.cli.guard import check_composed, install
 from dpexp.cli.keys import check_group, check_root
+from dpexp.trust import trusted_object
 
 if TYPE_CHECKING:
     from dpexp.experiment import Experiment
@@ -26,7 +28,9 @@ if TYPE_CHECKING:
 
 __all__ = ["conf_dir", "main"]
 
-_LIGHT = ("task", "data", "features", "privacy", "sampling", "accountant", "schedule", "tracking")
+install()  # on import, so that it holds in the processes that launchers start
+
+_PARTS = ("data", "features", "privacy", "sampling", "accountant", "budget", "schedule", "tracking")
 
 
 class Stopped(BaseException):
@@ -90,8 +94,9 @@ def _application(config: DictConfig) -> float | None:
 
 
 def _run(config: DictConfig) -> float | None:
+    check_composed(config)
     check_root(config, conf_dir())
-    for group in _LIGHT:
+    for group in ("task", *_PARTS):
         check_group(config, group)
     experiment = _experiment(config)
     task: Task = instantiate(config.task, _convert_="all")
@@ -105,14 +110,14 @@ def _run(config: DictConfig) -> float | None:
 def _experiment(config: DictConfig) -> "Experiment":
     from dpexp.experiment import Experiment
 
-    groups = ("data", "features", "privacy", "sampling", "accountant", "schedule", "tracking")
-    parts = {name: instantiate(config[name], _convert_="all") for name in groups}
+    parts = {name: instantiate(config[name], _convert_="all") for name in _PARTS}
     return Experiment(
         name=HydraConfig.get().runtime.choices.get("experiment") or "adhoc",
         model=functools.partial(instantiate, config.model, _convert_="all"),
         optimizer=lambda parameters: instantiate(config.optimizer, _convert_="all")(params=parameters),
         trainer=_later(config.trainer),
         seed=config.seed,
+        strict=config.strict,
         physical_batch_size=config.physical_batch_size,
         config=_plain(config),
         **parts,
@@ -133,4 +138,4 @@ def _plain(node: DictConfig) -> dict[str, Any]:
 
 
 def _call(target: str, **keywords: Any) -> Any:
-    return get_object(target)(**keywords)
+    return trusted_object("trainer._target_", target)(**keywords)

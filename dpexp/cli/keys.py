@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
 
 from dpexp import _validate
+from dpexp.trust import trusted_object
 
 __all__ = ["check_group", "check_root"]
 
@@ -27,6 +27,9 @@ def check_group(config: DictConfig, group: str) -> None:
 
 
 def _check_node(path: str, node: Any) -> None:
+    if isinstance(node, list):
+        for index, value in enumerate(node):
+            _check_node(f"{path}.{index}", value)
     if not isinstance(node, Mapping):
         return
     target = node.get("_target_")
@@ -65,14 +68,7 @@ def _refuse_unknown(prefix: str, node: Mapping[str, Any], allowed: set[str]) -> 
 
 
 def _signature(path: str, target: str) -> inspect.Signature:
-    try:
-        found = get_object(target)
-    except Exception as error:
-        cause = error.__cause__ or error
-        raise _validate.refuse(
-            f"{path}._target_", target, "something that can be imported", str(cause)
-        ) from error
-    return inspect.signature(found)
+    return inspect.signature(trusted_object(f"{path}._target_", target))
 
 
 def _plain(config: Any, *, resolve: bool) -> Any:

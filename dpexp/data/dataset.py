@@ -38,6 +38,8 @@ class Dataset(abc.ABC):
             n, `{every: k}` or `{hashed: fraction}`; 0 lets the test split serve.
         validation_split: `public` or `private`: whether results on the rows cut off may be published.
         test_split: `public` or `private`: whether results on the test split may be published.
+        budget_id: Name of the budget that everything computed from the training rows is charged to, which
+            needs budget=dataset; None for none.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Dataset(abc.ABC):
     validation: Rule = 0
     validation_split: Privacy
     test_split: Privacy
+    budget_id: str | None = None
 
     def __post_init__(self) -> None:
         if not (isinstance(self.name, str) and _NAME.fullmatch(self.name)):

@@ -13,7 +13,14 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge
 
-from dpexp.gradients.clipped import ClipGroup, ClippedSum, Loss, per_example_losses, weights_of
+from dpexp.gradients.clipped import (
+    ClipGroup,
+    ClippedSum,
+    Loss,
+    of_finite_losses,
+    per_example_losses,
+    weights_of,
+)
 from dpexp.gradients.graph import Graph
 from dpexp.gradients.layout import Layout, Source
 from dpexp.gradients.per_example import PerExample, total
@@ -144,7 +151,7 @@ def _clip(
     losses: Tensor,
     parameters: Mapping[str, nn.Parameter],
 ) -> ClippedSum:
-    norms = torch.stack([_norms(group, found, losses) for group in groups])
+    norms = of_finite_losses(torch.stack([_norms(group, found, losses) for group in groups]), losses)
     weights = weights_of(groups, norms)
     finite = norms.isfinite().all(dim=0)
     if not finite.all():  # 0 · ∞ is NaN: the numbers must go, not only their weights

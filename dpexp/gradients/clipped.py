@@ -10,7 +10,15 @@ from torch import Tensor, nn
 from dpexp import _validate
 from dpexp.clipping import Clipping
 
-__all__ = ["ClipGroup", "ClippedSum", "ClippedSumFunction", "Loss", "per_example_losses", "weights_of"]
+__all__ = [
+    "ClipGroup",
+    "ClippedSum",
+    "ClippedSumFunction",
+    "Loss",
+    "of_finite_losses",
+    "per_example_losses",
+    "weights_of",
+]
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """loss(outputs, targets) with one value per example, shape (B,)."""
@@ -42,8 +50,8 @@ class ClippedSum:
 
     Attributes:
         sums: Σ_i factor_i · g_i by parameter name, each of the parameter's shape.
-        norms: ‖g_i‖ before clipping, not finite where the gradient is not: shape (B,) from `clipped_sum`,
-            (G, B) where there are groups.
+        norms: ‖g_i‖ before clipping, not finite where the gradient or the loss is not: shape (B,) from
+            `clipped_sum`, (G, B) where there are groups.
         losses: The losses, shape (B,), detached.
     """
 
@@ -71,6 +79,14 @@ def per_example_losses(losses: Tensor, batch_size: int) -> Tensor:
             "use reduction='none'."
         )
     return losses
+
+
+def of_finite_losses(norms: Tensor, losses: Tensor) -> Tensor:
+    """`norms` (G, B) with NaN where the loss (B,) is not finite: such an example counts for nothing.
+
+    Its gradient may be finite by accident (∞ cut off, NaN masked away), but is not that of any loss.
+    """
+    return torch.where(losses.detach().isfinite(), norms, torch.nan)
 
 
 def weights_of(groups: Sequence[ClipGroup], norms: Tensor) -> Tensor:

@@ -8,11 +8,19 @@ from torch.func import functional_call, grad_and_value, vmap
 from torch.utils import _pytree
 
 from dpexp import _validate
-from dpexp.gradients.clipped import ClipGroup, ClippedSum, Loss, per_example_losses, weights_of
+from dpexp.gradients.clipped import (
+    ClipGroup,
+    ClippedSum,
+    Loss,
+    of_finite_losses,
+    per_example_losses,
+    weights_of,
+)
 from dpexp.gradients.graph import Graph
 from dpexp.gradients.interception import tensors_of
 from dpexp.gradients.loop import loop
 from dpexp.gradients.quiet import without_cost_warnings
+from dpexp.memory import is_out_of_memory
 
 __all__ = ["functional"]
 
@@ -29,8 +37,10 @@ def functional(
     try:
         with without_cost_warnings():
             return _vectorized(model, loss, inputs, targets, groups)
-    except RuntimeError:
-        return loop(model, loss, inputs, targets, groups)
+    except RuntimeError as error:
+        if is_out_of_memory(error):
+            raise  # smaller microbatches mend it, and the loop would only be slow
+    return loop(model, loss, inputs, targets, groups)
 
 
 def _refuse_hidden_parameters(loss: Loss, model: nn.Module, inputs: Tensor, targets: Tensor) -> None:
@@ -61,7 +71,7 @@ def _vectorized(
 
     gradient = vmap(grad_and_value(example_loss), in_dims=(None, 0, 0), randomness="different")
     gradients, losses = gradient(trained, inputs, targets)
-    norms = torch.stack([_norms(group, gradients) for group in groups])
+    norms = of_finite_losses(torch.stack([_norms(group, gradients) for group in groups]), losses)
     weights = weights_of(groups, norms)
     dropped = ~norms.isfinite().all(dim=0)
     sums = {

@@ -5,7 +5,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from dpexp.gradients.clipped import ClipGroup, ClippedSum, Loss, per_example_losses, weights_of
+from dpexp.gradients.clipped import (
+    ClipGroup,
+    ClippedSum,
+    Loss,
+    of_finite_losses,
+    per_example_losses,
+    weights_of,
+)
 
 __all__ = ["loop"]
 
@@ -22,7 +29,7 @@ def loop(
         found = torch.autograd.grad(value, parameters, allow_unused=True, materialize_grads=True)
         rows.append(dict(zip(names, found, strict=True)))
         losses.append(value.detach())
-    norms = torch.stack([_norms(group, rows) for group in groups])
+    norms = of_finite_losses(torch.stack([_norms(group, rows) for group in groups]), torch.stack(losses))
     weights = weights_of(groups, norms)
     sums = {
         name: _weighted_sum([row[name] for row in rows], weight)

@@ -18,8 +18,9 @@ from dpexp.accounting import (
     total,
 )
 from dpexp.accounting.calibration import smallest_noise_multiplier
+from dpexp.budgets import FIXED, BudgetRule
 from dpexp.lots import PoissonSampling
-from dpexp.plan import LONGEST_SCHEDULE, Guarantee, PrivacyPlan
+from dpexp.plan import Guarantee, PrivacyPlan
 from dpexp.privacy.clip_rule import as_clip_rule, check_start
 from dpexp.privacy.layers import Layers
 from dpexp.privacy.privacy import asked_steps, check_length
@@ -87,6 +88,7 @@ class DPSGD:
         sampling: PoissonSampling,
         accountant: AnyAccountant,
         releases: tuple[Release, ...],
+        budget: BudgetRule = FIXED,
     ) -> PrivacyPlan:
         """The plan: σ solved where it is null, T cut to what the budget pays for.
 
@@ -95,17 +97,24 @@ class DPSGD:
             sampling: How lots are drawn.
             accountant: The configured accountant.
             releases: What is released once, before the first lot.
+            budget: What the run's spending is held to.
 
         Raises:
             UserError: A value is impossible, T is undetermined, or the budget pays for no lot.
         """
-        guarantee = self._guarantee(accountant, releases)
+        require_certified(accountant)
+        guarantee = self._guarantee(budget.solver(accountant), releases)
         draft = self._draft(num_examples, sampling, guarantee)
         if self.noise_multiplier is None:
             sigma = self._solve_noise_multiplier(draft)
             return replace(self, noise_multiplier=sigma).plan(
-                num_examples=num_examples, sampling=sampling, accountant=accountant, releases=releases
+                num_examples=num_examples,
+                sampling=sampling,
+                accountant=accountant,
+                releases=releases,
+                budget=budget,
             )
+        draft = budget.settle(draft)
         return replace(draft, steps=self._affordable(draft))
 
     def ignored(self) -> Mapping[str, Any]:
@@ -113,7 +122,6 @@ class DPSGD:
         return {"epochs": self.epochs} if None not in (self.steps, self.epochs) else {}
 
     def _guarantee(self, accountant: AnyAccountant, releases: tuple[Release, ...]) -> Guarantee:
-        require_certified(accountant)
         beside = [other for other in (RenyiAccountant(),) if other.name != accountant.name]
         return Guarantee(
             accountant=accountant,
@@ -190,7 +198,7 @@ class DPSGD:
             )
         assert draft.guarantee is not None
         account = draft.guarantee.charged_account(draft.guarantee.accountant)
-        most = draft.steps if draft.steps_asked or draft.settles else LONGEST_SCHEDULE
+        most = draft.foreseeable
         admitted = lots_within(account, draft.phases(most))
         if admitted == 0:
             raise _cannot_afford(account.epsilon(), draft)

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from dpexp import _validate
 from dpexp.accounting import AnyAccountant, Release
+from dpexp.budgets import BudgetRule
 from dpexp.lots import PoissonSampling
 from dpexp.plan import PrivacyPlan
 from dpexp.schedules import AbstractSchedule, Constant
@@ -23,6 +24,7 @@ class Privacy(Protocol):
         sampling: PoissonSampling,
         accountant: AnyAccountant,
         releases: tuple[Release, ...],
+        budget: BudgetRule,
     ) -> PrivacyPlan:
         """The plan, before any data is touched."""
         ...

@@ -1,0 +1,91 @@
+"""Strict mode: nothing leaves a run but what its guarantee covers, or what was public before it."""
+
+import logging
+import re
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, final
+
+from dpexp.tracking import Run
+
+__all__ = ["ARTIFACTS", "METRICS", "PARAMS", "TAGS", "CoveredRun", "covered", "silence"]
+
+# What is on these lists is public, or made from released values. Anything else is dropped, whatever it is
+# called: a new metric is not covered until somebody has thought about it.
+METRICS = (
+    r"privacy/(epsilon|delta|delta_at_budget|epsilon_\w+|clip_norm_\w+)",
+    r"(estimate|asymptotic|heuristic|lower)/epsilon_\w+",
+    r"(val|test)/(accuracy|loss)",  # of splits declared public: others are nonprivate/…
+    r"final/(accuracy|epsilon|delta|steps)",
+)
+PARAMS = r"plan\.(steps|sampling_probability|noise_multiplier)"  # and the configuration's own keys
+TAGS = r"dpexp\.(kind|private|experiment|version|python|torch|numpy|epsilon_kind|accountant|strict)"
+ARTIFACTS = ("config.yaml", "plan.json", "privacy_statement.txt", "model.pt")
+
+_METRICS, _PARAMS = re.compile("|".join(METRICS)), re.compile(PARAMS)
+_TAGS = re.compile(rf"{TAGS}|mlflow\.source\.name")
+
+
+@final
+class CoveredRun:
+    """An MLflow run that takes what is covered and drops the rest.
+
+    Metrics carry the time at which the run began: when each was made would tell how long the lots took,
+    and so how large they were.
+
+    Args:
+        run: The run.
+        config: The flattened configuration, whose keys and values are public.
+    """
+
+    def __init__(self, run: Run, config: Mapping[str, Any]) -> None:
+        self._run, self._config = run, frozenset(config)
+        self._began = int(time.time() * 1000)
+        self.run_id, self.experiment_id = run.run_id, run.experiment_id
+
+    def record(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Passes covered metrics on, all at one time."""
+        kept = {key: value for key, value in metrics.items() if _METRICS.fullmatch(key)}
+        if kept:
+            self._run.record(step, kept, timestamp=self._began)
+
+    def log_params(self, params: Mapping[str, Any]) -> None:
+        """Passes on the configuration, and what the plan solved from it."""
+        kept = {key: value for key, value in params.items() if key in self._config or _PARAMS.fullmatch(key)}
+        self._run.log_params(kept)
+
+    def set_tags(self, tags: Mapping[str, str]) -> None:
+        """Passes on tags about the configuration and the software."""
+        self._run.set_tags({key: value for key, value in tags.items() if _TAGS.fullmatch(key)})
+
+    def log_text(self, text: str, name: str) -> None:
+        """Passes on the configuration, the plan and the statement."""
+        if name in ARTIFACTS:
+            self._run.log_text(text, name)
+
+    def log_artifact(self, path: Path) -> None:
+        """Passes on the trained model, which is what the guarantee is about."""
+        if path.name in ARTIFACTS:
+            self._run.log_artifact(path)
+
+    def log_dataset(self, **facts: Any) -> None:
+        """Drops the data set's digest: under a key that leaked, it would confirm a guess of all rows."""
+
+
+def covered(run: Run, config: Mapping[str, Any], *, strict: bool) -> Run | CoveredRun:
+    """The run as it is, or what strict mode lets through to it."""
+    return CoveredRun(run, config) if strict else run
+
+
+@contextmanager
+def silence(*, strict: bool) -> Iterator[None]:
+    """In strict mode, drops what the logger `dpexp.nonprivate` says of private rows, everywhere."""
+    logger = logging.getLogger("dpexp.nonprivate")
+    before = logger.disabled
+    logger.disabled = strict or before
+    try:
+        yield
+    finally:
+        logger.disabled = before
