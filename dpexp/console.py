@@ -101,6 +101,8 @@ def show_result(console: Console, result: Result) -> None:
     """Prints the result of a run, the guarantee, and how to look at it."""
     accuracy = "not shown: the test split is private" if result.accuracy is None else f"{result.accuracy:.2%}"
     lines = [f"[bold]test accuracy[/] {accuracy} after {result.steps:,} lots"]
+    if result.forfeited_lots:
+        lines.append(f"[bold]interrupted[/] {result.forfeited_lots:,} more lots were lost, and are charged")
     if result.epsilon is not None:
         kind = "keyed by the seed: no guarantee" if result.deterministic else "certified"
         lines.append(f"[bold]privacy[/] ε ≤ {shown_up(result.epsilon)} at δ = {result.delta:g} ({kind})")

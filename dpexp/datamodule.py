@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, final
+from typing import final
 
 import pytorch_lightning as pl
 import torch
@@ -55,7 +55,7 @@ class Lot:
 
 
 class Lots:
-    """The plan's lots in order, as a sized iterable that Lightning takes for a data loader."""
+    """The plan's lots in order from `first` on, as a sized iterable that Lightning takes for a loader."""
 
     def __init__(
         self,
@@ -63,12 +63,14 @@ class Lots:
         source: LotSource,
         store: Store,
         views: Callable[[Tensor, int], Tensor],
+        first: int = 0,
     ) -> None:
-        self._plan, self._source, self._store, self._views = plan, source, store, views
+        self._plan, self._source, self._store = plan, source, store
+        self._views, self._first = views, first
         self.drawn = 0
 
     def __len__(self) -> int:
-        return self._plan.steps
+        return self._plan.steps - self._first
 
     def __iter__(self) -> Iterator[Lot]:
         for drawn, inputs, targets in self._store.read(self._wanted()):
@@ -77,7 +79,7 @@ class Lots:
             yield Lot(drawn.index, self._views(inputs, drawn.index), targets, members)
 
     def _wanted(self) -> Iterator[Wanted[DrawnLot]]:
-        for index in range(self._plan.steps):
+        for index in range(self._first, self._plan.steps):
             drawn = self._source.draw(index, self._plan.step(index).lots)
             yield Wanted(index, drawn, drawn.rows)
 
@@ -113,6 +115,7 @@ class LotDataModule(pl.LightningDataModule):
         lots: The secret stream that lots are drawn from.
         noise: What the features' releases are noised with.
         views: Augmented views of the examples of a lot; None for the examples themselves.
+        fitted: The features of a run that goes on, charged before; None to charge and fit them.
     """
 
     def __init__(
@@ -125,11 +128,13 @@ class LotDataModule(pl.LightningDataModule):
         lots: Stream,
         noise: Noise,
         views: Views | None = None,
+        fitted: FittedFeatures | None = None,
     ) -> None:
         super().__init__()
         self._plan, self._data, self._features = plan, data, features
         self._ledger, self._stream, self._noise = ledger, lots, noise
         self._views = _as_they_are if views is None else partial(views.of, stream=lots.child("views"))
+        self._fitted = fitted
         self._splits: Splits | None = None
         self._stores: dict[str, Store] = {}
         self._lots: Lots | None = None
@@ -156,9 +161,7 @@ class LotDataModule(pl.LightningDataModule):
         self.prepare_data()
         assert self._splits is not None
         self._check_features(self._splits.train)
-        for release in self._features.releases:
-            self._ledger.charge(release)  # before the noise of `fit` is drawn
-        fitted = self._features.fit(self._fitted_to(self._splits.train), self._noise)
+        fitted = self._fit(self._splits.train) if self._fitted is None else self._fitted
         self._stores = self._made(self._splits, fitted)
         self._splits = None  # the pixels are not needed any more
         self.fitted = fitted
@@ -167,6 +170,7 @@ class LotDataModule(pl.LightningDataModule):
             LotSource(self._plan.sampling, self._stream, len(self._stores["train"])),
             self._stores["train"],
             self._views,
+            first=self._ledger.steps,
         )
 
     def _check_features(self, train: AnyExamples) -> None:
@@ -183,9 +187,12 @@ class LotDataModule(pl.LightningDataModule):
                 f"features are fitted to all of them.\n{hint}"
             )
 
-    def _fitted_to(self, train: AnyExamples) -> Any:
-        """The training inputs; none of a data set that is read lot by lot, to which nothing is fitted."""
-        return train.inputs if isinstance(train, Examples) else train.read(())[0]
+    def _fit(self, train: AnyExamples) -> FittedFeatures:
+        for release in self._features.releases:
+            self._ledger.charge(release)  # before the noise of `fit` is drawn
+        # To a data set that is read lot by lot nothing is fitted.
+        inputs = train.inputs if isinstance(train, Examples) else train.read(())[0]
+        return self._features.fit(inputs, self._noise)
 
     def _made(self, splits: Splits, fitted: FittedFeatures) -> dict[str, Store]:
         stores = {name: self._store(getattr(splits, name), name, fitted) for name in ("train", "test")}
@@ -203,7 +210,7 @@ class LotDataModule(pl.LightningDataModule):
         )
 
     def train_dataloader(self) -> Lots:
-        """The lots t = 0 … T-1."""
+        """The lots t = 0 … T-1, or those that are left of a run that goes on."""
         assert self._lots is not None
         return self._lots
 

@@ -33,6 +33,7 @@ class Result:
         epsilon: The certified ε at δ; None without privacy.
         delta: δ; None without privacy.
         steps: Optimizer steps taken.
+        forfeited_lots: Lots charged on top of them: lost in crashes, or left of a block at a stop.
         run_id: The MLflow run.
         experiment_id: Its MLflow experiment.
         tracking_uri: The store that holds it, without password.
@@ -49,6 +50,7 @@ class Result:
     tracking_uri: str
     deterministic: bool
     statement: str
+    forfeited_lots: int = 0
 
 
 @final
@@ -73,6 +75,7 @@ class Experiment:
         config: The configuration as plain values, for the record.
         strict: Only what the guarantee covers is recorded or shown, and noise is secure, whatever
             `privacy.noise` says.
+        resume: `last`, or the id of an MLflow run that goes on; None starts a new run.
         options: How it is computed and shown; None for what the root keys of `config` say.
         budget: What its spending is held to.
     """
@@ -92,11 +95,14 @@ class Experiment:
     physical_batch_size: int | str | None = None
     strict: bool = False
     config: Mapping[str, Any]
+    resume: str | None = None
     options: Options | None = None
     budget: BudgetRule = FIXED
 
     def __post_init__(self) -> None:
         _validate.integer("seed", self.seed, at_least=0)
+        if self.resume is not None and not (isinstance(self.resume, str) and self.resume):
+            raise _validate.refuse("resume", self.resume, "last, the id of an MLflow run, or null")
         if self.physical_batch_size not in (None, "auto"):
             hint = "Or auto, for as many as fit into memory_mb; null for the whole lot."
             size = _validate.integer("physical_batch_size", self.physical_batch_size, at_least=1, hint=hint)

@@ -221,9 +221,9 @@ class PrivacyPlan:
         event = None if self.guarantee is None else self._event(lots, groups)
         return StepPlan(index=index, lots=lots, groups=groups, event=event)
 
-    def phases(self, steps: int) -> Iterator[Phase]:
-        """The events of the first `steps` steps in order, equal neighbors together."""
-        index = 0
+    def phases(self, steps: int, *, first: int = 0) -> Iterator[Phase]:
+        """The events of the steps from `first` until before `steps` in order, equal neighbors together."""
+        index = first
         while index < steps:
             event = self.step(index).event
             if event is None:

@@ -93,11 +93,18 @@ def plan_figures(plan: PrivacyPlan) -> PlanFigures:
     )
 
 
-def epsilons_at_end(plan: PrivacyPlan) -> tuple[tuple[PrivacyBound, ...], tuple[Refusal, ...]]:
-    """ε of the whole run under every accountant, the configured one first, and who refuses and why."""
+def epsilons_at_end(
+    plan: PrivacyPlan, lost: Sequence[Phase] = ()
+) -> tuple[tuple[PrivacyBound, ...], tuple[Refusal, ...]]:
+    """ε of the whole run under every accountant, the configured one first, and who refuses and why.
+
+    Args:
+        plan: The run's.
+        lost: What was charged besides, where the run was interrupted.
+    """
     if plan.guarantee is None:
         return (), ()
-    phases = list(plan.phases(plan.steps))
+    phases = [*lost, *plan.phases(plan.steps)]
     bounds: list[PrivacyBound] = []
     refusals: list[Refusal] = []
     for accountant in _all_accountants(plan.guarantee.accountant):

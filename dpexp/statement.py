@@ -35,8 +35,7 @@ def statement(experiment: Experiment, plan: PrivacyPlan, ledger: Ledger) -> str:
             steps=ledger.lots,
             num_examples=plan.num_examples,
             if_sampling_fails=without_amplification(
-                # Where T may be prolonged, the longest: whatever stop is chosen from results lies before it.
-                _everything(plan, guarantee, guarantee.terms.longest or ledger.lots),
+                _everything(plan, guarantee, ledger),
                 delta=guarantee.budget.delta,
                 relation=guarantee.relation,
             ),
@@ -45,7 +44,10 @@ def statement(experiment: Experiment, plan: PrivacyPlan, ledger: Ledger) -> str:
             terms=_terms(guarantee, ledger),
         )
     )
-    return f"{words}\n{_strictness(experiment)}" if experiment.strict else words
+    paragraphs = [words.rstrip()]
+    paragraphs += [_forfeited(guarantee, ledger)] if ledger.lost else []
+    paragraphs += [_strictness(experiment)] if experiment.strict else []
+    return "\n\n".join(paragraphs)
 
 
 def _strictness(experiment: Experiment) -> str:
@@ -70,6 +72,15 @@ def _terms(guarantee: Guarantee, ledger: Ledger) -> str:
     return f"{guarantee.terms.statement}{figures}"
 
 
+def _forfeited(guarantee: Guarantee, ledger: Ledger) -> str:
+    """What is charged and is in no model."""
+    again = len(ledger.releases) - len(guarantee.releases)
+    words = f"The model has taken {ledger.steps:,} optimizer steps. Charged besides, after an interruption: "
+    parts = [f"{ledger.forfeited_lots:,} lots that were reserved and are not in the model"]
+    parts += [f"{again} one-time releases that were made again"] if again > 0 else []
+    return f"{words}{'; '.join(parts)}."
+
+
 def _counts(plan: PrivacyPlan) -> tuple[Release, ...]:
     """What adaptive clipping asks of each lot; its price is in the lots' own."""
     queries = {group.name: group.query for group in plan.step(0).groups}
@@ -80,6 +91,8 @@ def _counts(plan: PrivacyPlan) -> tuple[Release, ...]:
     )
 
 
-def _everything(plan: PrivacyPlan, guarantee: Guarantee, lots: int) -> Event:
+def _everything(plan: PrivacyPlan, guarantee: Guarantee, ledger: Ledger) -> Event:
     releases = (release.event for release in guarantee.releases)
-    return Composed((*releases, *(Repeated(phase.event, phase.lots) for phase in plan.phases(lots))))
+    # Where T may be prolonged, the longest: whatever stop is chosen from results lies before it.
+    phases = (*ledger.lost, *plan.phases(guarantee.terms.longest or ledger.steps))
+    return Composed((*releases, *(Repeated(phase.event, phase.lots) for phase in phases)))

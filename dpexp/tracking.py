@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, final
 from urllib.parse import urlsplit, urlunsplit
 
@@ -22,8 +23,9 @@ from dpexp.spool import Refused, Spool, spools
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
+    from mlflow.entities import Run as FoundRun
 
-__all__ = ["MLflowTracking", "Run", "connect", "flatten", "shown_uri"]
+__all__ = ["MLflowTracking", "Run", "connect", "flatten", "last_steps", "runs_like", "shown_uri"]
 
 _log = logging.getLogger(__name__)
 _BATCH = 1000  # metrics told at once
@@ -76,14 +78,22 @@ class MLflowTracking:
         return chosen or f"sqlite:///{self.folder / 'mlflow.db'}"
 
     @contextlib.contextmanager
-    def run(self, *, name: str, run_name: str) -> Iterator["Run"]:
-        """A run that ends FINISHED, FAILED after an exception, or KILLED after an interrupt."""
+    def run(self, *, name: str, run_name: str, run_id: str | None = None) -> Iterator["Run"]:
+        """A run that ends FINISHED, FAILED after an exception, or KILLED after an interrupt.
+
+        With `run_id`, that run goes on; points that it already has are not recorded twice.
+        """
         client = connect(self.resolved_uri, self.folder)
         self._send_spooled(client)
         experiment = self.experiment or name
         experiment_id = _experiment(client, experiment, self.folder)
-        found = client.create_run(experiment_id, run_name=run_name)
-        run = Run(client, found.info.run_id, experiment_id, self._spool(found.info.run_id))
+        if run_id is None:
+            found = str(client.create_run(experiment_id, run_name=run_name).info.run_id)
+            run = Run(client, found, experiment_id, self._spool(found))
+        else:
+            client.update_run(run_id, status="RUNNING")
+            last = _last_steps(client, run_id)
+            run = Run(client, run_id, experiment_id, self._spool(run_id), last=last)
         try:
             yield run
         except Exception:
@@ -142,10 +152,20 @@ class Run:
     run, or by the next one.
     """
 
-    def __init__(self, client: "MlflowClient", run_id: str, experiment_id: str, spool: Spool) -> None:
+    def __init__(
+        self,
+        client: "MlflowClient",
+        run_id: str,
+        experiment_id: str,
+        spool: Spool,
+        *,
+        last: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
         self.client, self.run_id, self.experiment_id = client, run_id, experiment_id
         self._spool = spool
         self._buffer: list[_Point] = []
+        self._tags: dict[str, str] = {}
+        self._last = dict(last)  # the last step of each series
         self._lock = threading.Lock()
         self._flushing = threading.Lock()
         self._closed = threading.Event()
@@ -154,13 +174,26 @@ class Run:
         self._thread.start()
 
     def record(self, step: int, metrics: Mapping[str, float], *, timestamp: int | None = None) -> None:
-        """Buffers metrics at one step; `timestamp` in ms since 1970, None for now."""
+        """Buffers metrics at one step; a series goes forward only, so no point comes twice.
+
+        Args:
+            step: Charged lots.
+            metrics: Values by name.
+            timestamp: ms since 1970, None for now.
+        """
         now = int(time.time() * 1000) if timestamp is None else timestamp
         with self._lock:
-            self._buffer += [(key, float(value), now, step) for key, value in metrics.items()]
+            new = {key: value for key, value in metrics.items() if step > self._last.get(key, -1)}
+            self._buffer += [(key, float(value), now, step) for key, value in new.items()]
+            self._last |= dict.fromkeys(new, step)
             too_long = len(self._buffer) >= _MOST_IN_MEMORY
         if too_long:
             self._spill()
+
+    def tag_soon(self, key: str, value: str) -> None:
+        """Buffers a tag, which is stored with the next metrics; training does not wait for it."""
+        with self._lock:
+            self._tags[key] = value
 
     def log_params(self, params: Mapping[str, Any]) -> None:
         """Logs params; values over 6000 characters are cut."""
@@ -214,6 +247,7 @@ class Run:
             ConnectionError: The store does not take it; it waits on disk.
         """
         with self._flushing:
+            self._flush_tags()
             while points := self._taken(_BATCH):
                 self._keep_or_return(points)
             try:
@@ -282,6 +316,12 @@ class Run:
             except OSError as error:
                 _log.debug("Not stored yet: %s", error)
 
+    def _flush_tags(self) -> None:
+        with self._lock:
+            tags, self._tags = self._tags, {}
+        if tags:
+            self._store_or_keep({"kind": "tags", "tags": tags})
+
     def _flush_patiently(self) -> None:
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while True:
@@ -300,6 +340,45 @@ def _metrics(points: "Sequence[_Point]") -> Mapping[str, Any]:
 
 def _first(error: Exception) -> str:
     return str(error).partition("\n")[0]
+
+
+def runs_like(
+    tracking: MLflowTracking, name: str, *, run_id: str | None, tags: Mapping[str, str]
+) -> "list[FoundRun]":
+    """The runs of an experiment with these tags, the newest first; or the one with this id, if there is.
+
+    Args:
+        tracking: The store.
+        name: The dpexp experiment, whose name the MLflow experiment has where none is set.
+        run_id: An MLflow run, of whatever experiment.
+        tags: What the runs must be tagged with.
+
+    Raises:
+        UserError: The store cannot be opened.
+    """
+    from mlflow.exceptions import MlflowException
+
+    client = connect(tracking.resolved_uri, tracking.folder)
+    if run_id is not None:
+        try:
+            return [client.get_run(run_id)]
+        except MlflowException:
+            return []
+    found = client.get_experiment_by_name(tracking.experiment or name)
+    if found is None:
+        return []
+    wanted = " and ".join(f"tags.`{key}` = '{value}'" for key, value in tags.items())
+    return list(client.search_runs([found.experiment_id], wanted, order_by=["attributes.start_time DESC"]))
+
+
+def last_steps(tracking: MLflowTracking, run_id: str) -> Mapping[str, int]:
+    """The last step of each series of a run."""
+    return _last_steps(connect(tracking.resolved_uri, tracking.folder), run_id)
+
+
+def _last_steps(client: "MlflowClient", run_id: str) -> dict[str, int]:
+    keys = client.get_run(run_id).data.metrics
+    return {key: max(point.step for point in client.get_metric_history(run_id, key)) for key in keys}
 
 
 def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

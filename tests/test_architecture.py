@@ -24,6 +24,8 @@ FLOORS = [
         "budgets",
         "options",
         "trust",
+        "durable",
+        "stopping",
     ],
     [
         "noise",
@@ -38,10 +40,11 @@ FLOORS = [
         "forward",
         "memory",
         "augmentation",
+        "checkpoint",
     ],
-    ["datamodule", "module", "callbacks", "trainer", "divergence"],
+    ["datamodule", "module", "callbacks", "checkpointing", "trainer", "divergence"],
     ["spool", "delivery", "tracking", "experiment"],
-    ["console", "budget_view", "plots", "statement", "strict", "record"],
+    ["console", "budget_view", "plots", "statement", "strict", "record", "resumption"],
     ["training", "tasks"],
     ["cli", "__main__"],
 ]

@@ -89,12 +89,16 @@ class Account:
         after = self.cost + self.accountant.price(event, self.relation)
         return float(self._epsilon(after)) <= self.budget.epsilon
 
-    def charge(self, event: Event) -> None:
-        """Adds one event to the total."""
+    def charge(self, event: Event, times: int = 1) -> None:
+        """Adds `times` of one event to the total."""
         if event != self._event:
-            self._settled, self._count = self.cost, 0
+            self.settle()
             self._event, self._price = event, self.accountant.price(event, self.relation)
-        self._count += 1
+        self._count += times
+
+    def settle(self) -> None:
+        """Closes what was charged: equal events that follow are counted apart, as `lots_within` does."""
+        self._settled, self._count, self._event = self.cost, 0, None
 
     @property
     def cost(self) -> Cost:

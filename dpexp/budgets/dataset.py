@@ -95,9 +95,20 @@ class DatasetBudget:
         guarantee = plan.guarantee
         assert guarantee is not None  # `Experiment.plan` has refused privacy=none
         store = BudgetStore(database=self.database)
+        self.check_fits(
+            store.open(self.budget_id, self._terms), [*guarantee.phases_before, *plan.phases(plan.steps)]
+        )
+        return self.join(plan, label=label)
+
+    def join(self, plan: PrivacyPlan, *, label: str) -> Share:
+        """The share of a run that goes on, which is asked for the rest block by block; reserves nothing.
+
+        Raises:
+            UserError: The terms are not those on record.
+            BudgetStoreError: The store cannot be used.
+        """
+        store = BudgetStore(database=self.database)
         found = store.open(self.budget_id, self._terms)
-        phases = [*guarantee.phases_before, *plan.phases(plan.steps)]
-        self.check_fits(found, phases)
         run = store.add_run(self.budget_id, label=label)
         return Share(store=store, budget_id=self.budget_id, totals=found.totals, run=run)
 

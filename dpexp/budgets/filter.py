@@ -54,6 +54,9 @@ class FilterBudget:
         longest = _longest(filtered, draft)
         return replace(draft, guarantee=replace(filtered, terms=_terms(filtered, order, longest)))
 
+    def join(self, plan: PrivacyPlan, *, label: str) -> None:
+        """Nothing is shared."""
+
     def open(self, plan: PrivacyPlan, *, label: str) -> None:
         """Nothing is shared."""
 

@@ -42,6 +42,9 @@ class OdometerBudget:
         companions = (*guarantee.companions, OdometerAccountant())
         return replace(draft, guarantee=replace(guarantee, companions=companions, terms=_TERMS))
 
+    def join(self, plan: PrivacyPlan, *, label: str) -> None:
+        """Nothing is shared."""
+
     def open(self, plan: PrivacyPlan, *, label: str) -> None:
         """Nothing is shared."""
 

@@ -34,6 +34,14 @@ class BudgetRule(Protocol):
         """
         ...
 
+    def join(self, plan: PrivacyPlan, *, label: str) -> Share | None:
+        """The share of a run that goes on, which is asked for the rest block by block; None without.
+
+        Raises:
+            UserError: The budget's terms are not those on record.
+        """
+        ...
+
     def open(self, plan: PrivacyPlan, *, label: str) -> Share | None:
         """The run's share of a budget that others spend too, checked to hold the whole plan; None without.
 

@@ -24,6 +24,9 @@ class RunBudget:
         """The draft as it is."""
         return draft
 
+    def join(self, plan: PrivacyPlan, *, label: str) -> None:
+        """Nothing is shared."""
+
     def open(self, plan: PrivacyPlan, *, label: str) -> None:
         """Nothing is shared."""
 

@@ -2,10 +2,8 @@
 
 import functools
 import os
-import signal
 import sys
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import hydra
@@ -20,6 +18,7 @@ from dpexp._validate import UserError
 from dpexp.cli.errors import explain
 from dpexp.cli.guard import check_composed, install
 from dpexp.cli.keys import check_group, check_root
+from dpexp.stopping import Stopped, answer_signals
 from dpexp.trust import trusted_object
 
 if TYPE_CHECKING:
@@ -31,14 +30,6 @@ __all__ = ["conf_dir", "main"]
 install()  # on import, so that it holds in the processes that launchers start
 
 _PARTS = ("data", "features", "privacy", "sampling", "accountant", "budget", "schedule", "tracking")
-
-
-class Stopped(BaseException):
-    """Ctrl-C or SIGTERM. No `Exception`, so that nothing on the way takes it for a failure of the run."""
-
-    def __init__(self, signal_number: int) -> None:
-        super().__init__(f"Stopped by {signal.Signals(signal_number).name}.")
-        self.signal_number = signal_number
 
 
 class Refused(BaseException):
@@ -55,12 +46,11 @@ def main() -> NoReturn:
     """Runs `python -m dpexp`, and turns a user's mistakes into one message."""
     traceback_wanted = os.environ.get("HYDRA_FULL_ERROR") == "1"
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra re-raises instead of printing and exiting
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _stop)
+    answer_signals()
     try:
         _application()
     except Stopped as stopped:
-        print(f"\n{stopped} A run that was open is closed as KILLED.", file=sys.stderr)
+        print(f"\n{stopped} A run that was open is closed as KILLED; resume=last goes on.", file=sys.stderr)
         sys.exit(128 + stopped.signal_number)
     except (Refused, UserError, HydraException, OmegaConfBaseException) as error:
         if traceback_wanted:
@@ -69,18 +59,6 @@ def main() -> NoReturn:
         print(explain(mistake, conf_dir()), file=sys.stderr)
         sys.exit(1)
     sys.exit(0)
-
-
-def _stop(signal_number: int, frame: FrameType | None) -> NoReturn:
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _stop_at_once)
-    raise Stopped(signal_number)
-
-
-def _stop_at_once(signal_number: int, frame: FrameType | None) -> NoReturn:
-    """The second time: whoever insists does not wait until the run is closed."""
-    print("\nStopped again: the run was not closed and stays RUNNING in the store.", file=sys.stderr)
-    os._exit(128 + signal_number)
 
 
 @hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="config")
@@ -119,6 +97,7 @@ def _experiment(config: DictConfig) -> "Experiment":
         seed=config.seed,
         strict=config.strict,
         physical_batch_size=config.physical_batch_size,
+        resume=config.resume,
         config=_plain(config),
         **parts,
     )

@@ -1,7 +1,6 @@
 """The user's own data sets in code: a map-style `Dataset`, or the data sets of a `LightningDataModule`."""
 
 import inspect
-import pkgutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
@@ -11,6 +10,7 @@ from dpexp._validate import UserError, refuse
 from dpexp.data.held_out import HeldOut
 from dpexp.data.rows import Rows
 from dpexp.data.splits import AnyExamples, Examples, Splits, cut
+from dpexp.trust import trusted_object
 
 __all__ = ["LightningData", "TorchDataset"]
 
@@ -156,7 +156,7 @@ def made(key: str, node: Any) -> Any:
     """The object that a node of the configuration describes: `_target_` with its keys, made inside out.
 
     Raises:
-        UserError: If it cannot be imported, or does not take its keys.
+        UserError: If it is not trusted, cannot be imported, or does not take its keys.
     """
     if isinstance(node, Mapping) and "_target_" in node:
         keys = {name: made(f"{key}.{name}", value) for name, value in node.items() if name != "_target_"}
@@ -169,12 +169,12 @@ def made(key: str, node: Any) -> Any:
 
 
 def _called(key: str, target: str, keys: Mapping[str, Any]) -> Any:
+    make = trusted_object(f"{key}._target_", target)
     try:
-        return pkgutil.resolve_name(target)(**keys)
-    except (ImportError, AttributeError) as error:
-        expected = "something that can be imported"
-        raise refuse(f"{key}._target_", target, expected, str(error)) from error
+        return make(**keys)
     except (TypeError, ValueError, OSError) as error:
+        if isinstance(error, UserError):
+            raise
         raise UserError(f"{key}: {target} cannot be made: {type(error).__name__}: {error}.") from error
 
 

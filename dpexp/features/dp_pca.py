@@ -1,6 +1,7 @@
 """Differentially private principal components (Abadi et al., 2016, arXiv 1607.00133v2, section 4)."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -78,6 +79,18 @@ class DPPCA:
         _, vectors = np.linalg.eigh(moment)  # eigenvalues ascend
         top = vectors[:, : -self.components - 1 : -1]
         return Projection(np.ascontiguousarray(top, dtype=np.float32))
+
+    def arrays(self, fitted: Projection) -> Mapping[str, NDArray[Any]]:
+        """The directions."""
+        return {"directions": fitted.directions}
+
+    def restored(self, arrays: Mapping[str, NDArray[Any]]) -> Projection:
+        """The projection onto directions that were released before."""
+        directions = arrays.get("directions", np.empty((0, 0), np.float32))
+        expected = (self.inputs, self.components)
+        if directions.shape != expected:
+            raise _validate.refuse("features.components", directions.shape, f"directions of shape {expected}")
+        return Projection(directions)
 
     def ignored(self) -> dict[str, Any]:
         """Nothing."""

@@ -1,5 +1,6 @@
 """What turns pixels into the features that are trained on."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Protocol, final, runtime_checkable
 
@@ -10,7 +11,7 @@ from dpexp import _validate
 from dpexp.accounting import Release
 from dpexp.noise import Noise
 
-__all__ = ["Features", "FittedFeatures", "Inputs", "NoFeatures"]
+__all__ = ["Features", "FittedFeatures", "Inputs", "KeepsFitted", "NoFeatures"]
 
 Inputs = NDArray[np.float32]
 
@@ -43,6 +44,26 @@ class Features(Protocol):
 
     def ignored(self) -> dict[str, Any]:
         """Keys that were set and have no effect."""
+        ...
+
+
+@runtime_checkable
+class KeepsFitted(Protocol):
+    """Features whose fitted map can be kept with a run, so that resuming it releases nothing anew.
+
+    Features that release something and do not keep it are fitted, and charged, again.
+    """
+
+    def arrays(self, fitted: Any) -> Mapping[str, NDArray[Any]]:
+        """What the fitted map is made of; released values only."""
+        ...
+
+    def restored(self, arrays: Mapping[str, NDArray[Any]]) -> FittedFeatures:
+        """The fitted map, of what `arrays` gave.
+
+        Raises:
+            UserError: They belong to other features.
+        """
         ...
 
 

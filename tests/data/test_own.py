@@ -44,6 +44,10 @@ class Endless(IterableDataset):
         return iter(())
 
 
+class Loader(DataLoader):
+    """A loader."""
+
+
 class Module:
     """A LightningDataModule, as far as its data sets go."""
 
@@ -154,7 +158,7 @@ def test_what_cannot_be_taken_from_a_module_is_refused(changes, message):
     [
         ({"_target_": f"{HERE}.Endless"}, r"data\.train is a .*Endless, expected a map-style data set"),
         (
-            {"_target_": "torch.utils.data.DataLoader", "dataset": {"_target_": f"{HERE}.Numbered"}},
+            {"_target_": f"{HERE}.Loader", "dataset": {"_target_": f"{HERE}.Numbered"}},
             "a loader",
         ),
         (
@@ -162,6 +166,10 @@ def test_what_cannot_be_taken_from_a_module_is_refused(changes, message):
             r"data\.train\._target_ = .*Numberd': expected something that can be",
         ),
         ({"_target_": f"{HERE}.Numbered", "row": 3}, r"data\.train: .*Numbered cannot be made: TypeError"),
+        (
+            {"_target_": "os.system", "command": "true"},
+            r"data\.train\._target_ = 'os\.system': expected a class",
+        ),
         ({"rows": 3}, r"data\.train is a builtins\.dict, expected a map-style"),
         ({"_target_": f"{HERE}.Numbered", "rows": 0}, "The train split has no row"),
     ],
