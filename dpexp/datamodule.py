@@ -145,6 +145,7 @@ class LotDataModule(pl.LightningDataModule):
             return
         self._splits = self._data.load()
         rows = len(self._splits.train)
+        self._plan.check_rows(rows)
         if rows != self._data.num_examples:
             _nonprivate_log.warning(
                 "nonprivate: %s has %d training rows, declared are data.num_examples = %d. The data are used "

@@ -162,15 +162,14 @@ def _tags(experiment: Experiment, plan: PrivacyPlan) -> dict[str, str]:
         tags["dpexp.strict"] = "true"
     if plan.deterministic:
         tags["dpexp.deterministic"] = "true"
-    return tags
+    return {**experiment.tags, **tags}
 
 
 def _log_model(run: Run | CoveredRun, module: DPModule, datamodule: LotDataModule) -> None:
     weights = _on_cpu(module.model)
     average = None if module.average is None else _on_cpu(module.average.module)
-    directions = getattr(datamodule.fitted, "directions", None)
-    projection = None if directions is None else torch.from_numpy(np.asarray(directions))
+    fitted = {name: torch.from_numpy(array) for name, array in datamodule.fitted.state.items()}
     with TemporaryDirectory() as folder:
         path = Path(folder) / "model.pt"
-        torch.save({"model": weights, "average": average, "projection": projection}, path)
+        torch.save({"model": weights, "average": average, "features": fitted}, path)
         run.log_artifact(path)

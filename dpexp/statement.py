@@ -1,5 +1,7 @@
 """The guarantee of a run in words."""
 
+from typing import Any
+
 from dpexp.accounting import (
     Composed,
     Event,
@@ -34,11 +36,7 @@ def statement(experiment: Experiment, plan: PrivacyPlan, ledger: Ledger) -> str:
             releases=(*guarantee.releases, *_counts(plan)),
             steps=ledger.lots,
             num_examples=plan.num_examples,
-            if_sampling_fails=without_amplification(
-                _everything(plan, guarantee, ledger),
-                delta=guarantee.budget.delta,
-                relation=guarantee.relation,
-            ),
+            **_if_sampling_fails(plan, guarantee, ledger),
             randomness=KEYED if plan.deterministic else SECRET,
             not_covered=_NOT_COVERED,
             terms=_terms(guarantee, ledger),
@@ -81,6 +79,15 @@ def _forfeited(guarantee: Guarantee, ledger: Ledger) -> str:
     return f"{words}{'; '.join(parts)}."
 
 
+def _if_sampling_fails(plan: PrivacyPlan, guarantee: Guarantee, ledger: Ledger) -> dict[str, Any]:
+    if plan.sampling.if_known is None:
+        return {"if_sampling_fails": None}
+    bound = without_amplification(
+        _everything(plan, guarantee, ledger), delta=guarantee.budget.delta, relation=guarantee.relation
+    )
+    return {"if_sampling_fails": bound, "failed_sampling": plan.sampling.if_known}
+
+
 def _counts(plan: PrivacyPlan) -> tuple[Release, ...]:
     """What adaptive clipping asks of each lot; its price is in the lots' own."""
     queries = {group.name: group.query for group in plan.step(0).groups}
@@ -95,4 +102,4 @@ def _everything(plan: PrivacyPlan, guarantee: Guarantee, ledger: Ledger) -> Even
     releases = (release.event for release in guarantee.releases)
     # Where T may be prolonged, the longest: whatever stop is chosen from results lies before it.
     phases = (*ledger.lost, *plan.phases(guarantee.terms.longest or ledger.steps))
-    return Composed((*releases, *(Repeated(phase.event, phase.lots) for phase in phases)))
+    return Composed((*releases, *(Repeated(phase.event, phase.charges) for phase in phases)))

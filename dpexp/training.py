@@ -21,7 +21,7 @@ from dpexp.console import plan_table, show_result
 from dpexp.datamodule import LotDataModule
 from dpexp.divergence import FiniteParameters
 from dpexp.experiment import Experiment, Result
-from dpexp.features import KeepsFitted, NoFeatures
+from dpexp.features import FittedFeatures, KeepsFitted, NoFeatures
 from dpexp.gradients import Checked
 from dpexp.ledger import Ledger, Terms
 from dpexp.memory import largest_batch
@@ -107,6 +107,7 @@ def _train(
                 check_data(run.run_id, experiment, datamodule)
             _mirror(run, ledger, share)
             _set_up(run.run_id, experiment, ledger, datamodule)
+            run.record(ledger.lots, _of_features(datamodule.fitted))
             _fit(trainer, module, datamodule)
             _evaluate(experiment, trainer, module, datamodule)
             result = record_end(run, experiment, module, datamodule, at_end)
@@ -114,6 +115,10 @@ def _train(
             ledger.finish()
     show_result(console, result)
     return result
+
+
+def _of_features(fitted: FittedFeatures) -> dict[str, float]:
+    return {f"nonprivate/{name}": value for name, value in fitted.nonprivate.items()}
 
 
 def _opened(experiment: Experiment, plan: PrivacyPlan) -> tuple[PrivacyPlan, Share | None]:

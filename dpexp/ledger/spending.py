@@ -130,7 +130,7 @@ def phases_besides(spending: Spending, plan: PrivacyPlan, *, steps: int, fitted:
         Phase(release.event, spending.releases[release.name] - fitted) for release in plan.guarantee.releases
     ]
     for first, last, times in ranges:
-        lost += [Phase(phase.event, phase.lots * times) for phase in plan.phases(last, first=first)]
+        lost += list(plan.phases(last, first=first)) * times
     return [phase for phase in lost if phase.lots > 0]
 
 
