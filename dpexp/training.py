@@ -21,7 +21,7 @@ from dpexp.console import plan_table, show_result
 from dpexp.datamodule import LotDataModule
 from dpexp.divergence import FiniteParameters
 from dpexp.experiment import Experiment, Result
-from dpexp.features import FittedFeatures, KeepsFitted
+from dpexp.features import FittedFeatures, KeepsFitted, NoFeatures
 from dpexp.gradients import Checked
 from dpexp.ledger import Ledger, Terms
 from dpexp.memory import largest_batch
@@ -354,10 +354,19 @@ def _fit_into_memory(console: Console, module: DPModule, experiment: Experiment)
 
 
 def _random_rows(experiment: Experiment, rows: int) -> tuple[Tensor, Tensor]:
+    """Random examples of the declared shape and type: never private ones."""
     views = _options(experiment).views
-    shape = (rows,) if views is None else (rows, views["count"])
-    inputs = torch.rand(*shape, experiment.features.dimensions)
-    return inputs, torch.randint(experiment.data.num_classes, (rows,))
+    count = (rows,) if views is None else (rows, views["count"])
+    return _random_inputs(experiment, count), torch.randint(experiment.data.num_classes, (rows,))
+
+
+def _random_inputs(experiment: Experiment, count: tuple[int, ...]) -> Tensor:
+    data = experiment.data
+    if not isinstance(experiment.features, NoFeatures):
+        return torch.rand(*count, experiment.features.dimensions)
+    if data.vocabulary is None:
+        return torch.rand(*count, *data.input_shape)
+    return torch.randint(data.vocabulary, (*count, *data.input_shape))
 
 
 def _check_counts(plan: PrivacyPlan, ledger: Ledger, first: int, drawn: int, stepped: int) -> None:
