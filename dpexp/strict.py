@@ -15,7 +15,8 @@ __all__ = ["ARTIFACTS", "METRICS", "PARAMS", "TAGS", "CoveredRun", "covered", "s
 # What is on these lists is public, or made from released values. Anything else is dropped, whatever it is
 # called: a new metric is not covered until somebody has thought about it.
 METRICS = (
-    r"privacy/(epsilon|delta|delta_at_budget|epsilon_\w+|clip_norm_\w+)",
+    r"privacy/(epsilon|delta|delta_at_budget|epsilon_\w+|clip_norm_\w+|realized_loss)",
+    r"budget/(epsilon_total|spent_fraction|realized_loss)",
     r"(estimate|asymptotic|heuristic|lower)/epsilon_\w+",
     r"(val|test)/(accuracy|loss)",  # of splits declared public: others are nonprivate/…
     r"final/(accuracy|epsilon|delta|steps|charged_lots|forfeited_lots)",
