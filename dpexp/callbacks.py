@@ -17,6 +17,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from dpexp.accounting import Account, Quantity
 from dpexp.ledger import Ledger
 from dpexp.module import DPModule, Observation
 from dpexp.plan import PrivacyPlan
@@ -66,19 +67,17 @@ class Trajectory(pl.Callback):
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Records what was spent before the first lot."""
         assert isinstance(pl_module, DPModule)
-        if pl_module.ledger.releases:
+        self._started = (pl_module.ledger.lots, time.perf_counter())
+        if pl_module.ledger.releases or pl_module.ledger.lots:
             self._record_privacy(pl_module)
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
         """Records the trajectory, every so many lots."""
         assert isinstance(pl_module, DPModule)
-        lots = pl_module.ledger.lots
-        if lots % self._every and lots != pl_module.plan.steps:
+        lots, last = pl_module.ledger.lots, pl_module.ledger.steps == pl_module.plan.steps
+        if lots % self._every and not last:
             return
-        if (
-            lots - self._recorded_privacy_at >= _stride(pl_module.plan, self._every)
-            or lots == pl_module.plan.steps
-        ):
+        if lots - self._recorded_privacy_at >= _stride(pl_module.plan, self._every) or last:
             self._record_privacy(pl_module)
         assert pl_module.observation is not None
         self._recorder.record(lots, nonprivate_metrics(pl_module.observation))
@@ -102,7 +101,7 @@ class Trajectory(pl.Callback):
         ledger = module.ledger
         if ledger.lots == self._recorded_privacy_at:
             return
-        last = ledger.lots == module.plan.steps
+        last = ledger.steps == module.plan.steps
         with_companions = last or ledger.lots % (self._every * _COMPANION_STRIDE) < self._every
         self._recorder.record(ledger.lots, privacy_metrics(ledger, with_companions=with_companions))
         self._recorded_privacy_at = ledger.lots
@@ -139,8 +138,15 @@ def privacy_metrics(ledger: Ledger, *, with_companions: bool) -> dict[str, float
     if at_budget is not None:
         metrics["privacy/delta_at_budget"] = float(at_budget)
     for companion in ledger.companions if with_companions else []:
-        metrics[f"privacy/epsilon_{companion.accountant.name}"] = float(companion.epsilon())
+        metrics[_metric_of(companion)] = float(companion.epsilon())
     return metrics
+
+
+def _metric_of(companion: Account) -> str:
+    bound = companion.epsilon()
+    if bound.quantity is Quantity.REALIZED_LOSS:
+        return "privacy/realized_loss"  # no ε of a mechanism
+    return f"privacy/epsilon_{bound.accountant}"
 
 
 def clip_norm_metrics(sanitizer: Sanitizer) -> dict[str, float]:
@@ -194,15 +200,17 @@ class LotProgress(pl.Callback):
             console=self._console,
             refresh_per_second=4,
         )
-        self._task = self._progress.add_task("", total=pl_module.plan.steps, figures="")
+        self._task = self._progress.add_task(
+            "", total=pl_module.plan.steps, completed=pl_module.ledger.steps, figures=""
+        )
         self._progress.start()
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
         """Advances the bar."""
         assert isinstance(pl_module, DPModule)
-        lots = pl_module.ledger.lots
-        if self._progress is not None and (lots % 20 == 0 or lots == pl_module.plan.steps):
-            self._progress.update(self._task, completed=lots, figures=self._figures(pl_module))
+        steps = pl_module.ledger.steps
+        if self._progress is not None and (steps % 20 == 0 or steps == pl_module.plan.steps):
+            self._progress.update(self._task, completed=steps, figures=self._figures(pl_module))
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Closes the bar."""

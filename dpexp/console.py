@@ -101,6 +101,8 @@ def show_result(console: Console, result: Result) -> None:
     """Prints the result of a run, the guarantee, and how to look at it."""
     accuracy = "not shown: the test split is private" if result.accuracy is None else f"{result.accuracy:.2%}"
     lines = [f"[bold]test accuracy[/] {accuracy} after {result.steps:,} lots"]
+    if result.forfeited_lots:
+        lines.append(f"[bold]interrupted[/] {result.forfeited_lots:,} more lots were lost, and are charged")
     if result.epsilon is not None:
         kind = "keyed by the seed: no guarantee" if result.deterministic else "certified"
         lines.append(f"[bold]privacy[/] ε ≤ {shown_up(result.epsilon)} at δ = {result.delta:g} ({kind})")
@@ -149,13 +151,22 @@ def _group_in_words(group: Group) -> str:
 
 
 def _steps_in_words(plan: PrivacyPlan) -> str:
-    words = f"T = {plan.steps:,} lots ({plan.steps / plan.lots_per_epoch:.4g} epochs)"
+    words = (
+        f"T = {plan.steps:,} lots ({plan.steps / plan.lots_per_epoch:.4g} epochs{_charged_in_words(plan)})"
+    )
     if plan.guarantee is None or plan.guarantee.budget.epsilon is None:
         return words
     if plan.steps_asked == plan.steps:
         return f"{words}, as configured; the budget holds to the end"
     asked = "" if plan.steps_asked is None else f" of {plan.steps_asked:,} configured"
     return f"{words}{asked}: all that ε = {plan.guarantee.budget.epsilon:g} pays for"
+
+
+def _charged_in_words(plan: PrivacyPlan) -> str:
+    every = plan.lots_per_charge
+    if plan.guarantee is None or every == 1:
+        return ""
+    return f", charged as {-(-plan.steps // every):,} whole ones of {every:,} lots"
 
 
 def _guarantee_rows(plan: PrivacyPlan, at_end: Sequence[PrivacyBound]) -> list[tuple[str, str]]:
@@ -165,7 +176,10 @@ def _guarantee_rows(plan: PrivacyPlan, at_end: Sequence[PrivacyBound]) -> list[t
     rows = [("one-time release", _release_in_words(release)) for release in guarantee.releases]
     first, *others = at_end
     rows.append(("ε at the end", _bound_in_words(first, guarantee)))
-    rows.append(("beside it", ", ".join(f"{shown(b)} {b.accountant} ({b.kind})" for b in others)))
+    if others:
+        rows.append(("beside it", ", ".join(f"{shown(b)} {b.accountant} ({b.kind})" for b in others)))
+    if guarantee.terms.in_words:
+        rows.append(("budget", guarantee.terms.in_words))
     rows.append(("protected", f"one row of the training data, under {guarantee.relation.in_words}"))
     if plan.deterministic:
         rows.append(("warning", "lots and noise are keyed by the seed: arithmetic, not a guarantee"))
@@ -191,7 +205,7 @@ def _release_in_words(release: Release) -> str:
 
 def _bound_in_words(bound: PrivacyBound, guarantee: Guarantee) -> str:
     words = f"{shown(bound)} at δ = {guarantee.budget.delta:g} by {bound.accountant} ({bound.kind})"
-    if guarantee.releases:
+    if guarantee.releases and not guarantee.terms.declares_filter:
         share = guarantee.charged_account(guarantee.accountant).epsilon()
         words += f"; {shown(share)} of it before the first lot"
     if bound.saturated:

@@ -1,14 +1,15 @@
 """`Experiment`: everything a task needs, as objects. No Hydra, and no torch until it trains."""
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, final
 
 from dpexp import _validate
 from dpexp.accounting import AnyAccountant
+from dpexp.budgets import FIXED, BudgetRule
 from dpexp.data import Dataset
 from dpexp.features import Features
-from dpexp.lots import PoissonSampling
+from dpexp.lots import Sampling
 from dpexp.options import Options
 from dpexp.plan import PrivacyPlan
 from dpexp.privacy import DPSGD, Privacy
@@ -32,6 +33,7 @@ class Result:
         epsilon: The certified ε at δ; None without privacy.
         delta: δ; None without privacy.
         steps: Optimizer steps taken.
+        forfeited_lots: Lots charged on top of them: lost in crashes, or left of a block at a stop.
         run_id: The MLflow run.
         experiment_id: Its MLflow experiment.
         tracking_uri: The store that holds it, without password.
@@ -48,6 +50,7 @@ class Result:
     tracking_uri: str
     deterministic: bool
     statement: str
+    forfeited_lots: int = 0
 
 
 @final
@@ -72,14 +75,18 @@ class Experiment:
         config: The configuration as plain values, for the record.
         strict: Only what the guarantee covers is recorded or shown, and noise is secure, whatever
             `privacy.noise` says.
+        resume: `last`, or the id of an MLflow run that goes on; None starts a new run.
+        vary: Makes the experiment that more overrides of the same command line would; None without one.
+        tags: Tags of its MLflow run beside dpexp's own.
         options: How it is computed and shown; None for what the root keys of `config` say.
+        budget: What its spending is held to.
     """
 
     name: str
     data: Dataset
     features: Features
     privacy: Privacy
-    sampling: PoissonSampling
+    sampling: Sampling
     accountant: AnyAccountant
     model: "Callable[[], nn.Module]"
     optimizer: "Callable[[Iterable[nn.Parameter]], optim.Optimizer]"
@@ -90,10 +97,16 @@ class Experiment:
     physical_batch_size: int | str | None = None
     strict: bool = False
     config: Mapping[str, Any]
+    resume: str | None = None
+    vary: "Callable[[Sequence[str]], Experiment] | None" = None
+    tags: Mapping[str, str] = field(default_factory=dict)
     options: Options | None = None
+    budget: BudgetRule = FIXED
 
     def __post_init__(self) -> None:
         _validate.integer("seed", self.seed, at_least=0)
+        if self.resume is not None and not (isinstance(self.resume, str) and self.resume):
+            raise _validate.refuse("resume", self.resume, "last, the id of an MLflow run, or null")
         if self.physical_batch_size not in (None, "auto"):
             hint = "Or auto, for as many as fit into memory_mb; null for the whole lot."
             size = _validate.integer("physical_batch_size", self.physical_batch_size, at_least=1, hint=hint)
@@ -108,12 +121,24 @@ class Experiment:
             object.__setattr__(self, "options", Options.of(self.config))
 
     def plan(self) -> PrivacyPlan:
-        """All the privacy arithmetic, from declared facts; no data is touched."""
+        """All the privacy arithmetic, from declared facts; no data is touched.
+
+        Raises:
+            UserError: It is impossible, or the data set has a budget that this run would not be charged to.
+        """
+        if self.data.budget_id is not None and not self.budget.shared:
+            hint = (
+                "Declared with a budget, the data are spent from it and nothing else: task=budget shows it."
+            )
+            raise _validate.refuse(
+                "data.budget_id", self.data.budget_id, "budget=dataset, or null here", hint
+            )
         return self.privacy.plan(
             num_examples=self.data.num_examples,
             sampling=self.sampling,
             accountant=self.accountant,
             releases=self.features.releases,
+            budget=self.budget,
         )
 
     def evaluates(self, split: str) -> bool:

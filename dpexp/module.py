@@ -19,6 +19,7 @@ from dpexp.noise import Noise
 from dpexp.plan import PrivacyPlan, StepPlan
 from dpexp.sanitizer import Sanitizer
 from dpexp.schedules import AbstractSchedule
+from dpexp.stopping import in_one_piece
 
 __all__ = ["DPModule", "Evaluation", "Observation", "classification_loss"]
 
@@ -61,6 +62,7 @@ class DPModule(pl.LightningModule):
         ema: Decay of an average of the weights, which is then what is evaluated; None for none.
         autocast: Lower precision of the forward and backward pass, as of `LotPass`.
         views: K where a lot's inputs are (n, K, …), as of `LotPass`.
+        compiler: Of the gradients, as of `LotPass`.
     """
 
     def __init__(
@@ -76,13 +78,14 @@ class DPModule(pl.LightningModule):
         ema: float | None = None,
         autocast: torch.dtype | None = None,
         views: int | None = None,
+        compiler: str | None = None,
     ) -> None:
         super().__init__()
         self.automatic_optimization = False
         self.model, self.plan, self.ledger = model, plan, ledger
         self._groups = plan.assign(trainable_names(model))
         self.sanitizer = Sanitizer(self._groups, noise)
-        self._pass = LotPass(model, classification_loss, autocast=autocast, views=views)
+        self._pass = LotPass(model, classification_loss, autocast=autocast, views=views, compiler=compiler)
         self.average = None if ema is None else WeightAverage(model, decay=ema)
         self.observation: Observation | None = None
         self.evaluation: Evaluation | None = None
@@ -90,7 +93,10 @@ class DPModule(pl.LightningModule):
         self._learning_rate = learning_rate
         self.physical_batch_size = physical_batch_size
         self._correct, self._loss, self._count = 0, 0.0, 0
+        self.completed = ledger.steps  # optimizer steps in the parameters; between lots, the ledger's
+        self._optimizer_state: Mapping[str, Any] | None = None
 
+    @in_one_piece()
     def training_step(self, lot: Lot, batch_idx: int) -> None:
         """One lot of Algorithm 1 (Abadi et al., 2016, arXiv 1607.00133v2)."""
         step = self.plan.step(lot.index)
@@ -106,7 +112,27 @@ class DPModule(pl.LightningModule):
         gradients = self.sanitizer.release(clipped.sums, step, within)
         # Descend: θ ← θ - η g̃.
         self._descend(gradients, in_force)
+        self.completed = step.index + 1
         self.observation = Observation(clipped, in_force)
+
+    def state(self) -> dict[str, Any]:
+        """What training goes on from, between two lots: tensors and plain values. No random state."""
+        optimizer = self.optimizers()
+        assert isinstance(optimizer, pl.core.optimizer.LightningOptimizer)
+        return {
+            "model": self.model.state_dict(),
+            "optimizer": optimizer.optimizer.state_dict(),
+            "average": None if self.average is None else self.average.state_dict(),
+            "clip_norms": dict(self.sanitizer.state),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Goes on from the `state` of another module of the same plan; call it before training starts."""
+        self.model.load_state_dict(state["model"])
+        self._optimizer_state = state["optimizer"]
+        if self.average is not None:
+            self.average.load_state_dict(state["average"])
+        self.sanitizer.restore(state["clip_norms"])
 
     def check(self, inputs: Tensor, targets: Tensor) -> Checked:
         """The behavioural check on random rows."""
@@ -126,9 +152,12 @@ class DPModule(pl.LightningModule):
             {"params": [self.model.get_parameter(name) for name in names]} for names in self._groups.values()
         ]
         try:
-            return self._optimizer_factory(groups)
+            optimizer = self._optimizer_factory(groups)
         except (TypeError, ValueError) as error:
             raise _validate.UserError(f"optimizer: {error}. See the keys of the optimizer group.") from error
+        if self._optimizer_state is not None:
+            optimizer.load_state_dict(dict(self._optimizer_state))
+        return optimizer
 
     @property
     def released(self) -> nn.Module:

@@ -7,7 +7,47 @@ from typing import Any, Self, final
 from dpexp import _validate
 from dpexp.trust import trusted_object
 
-__all__ = ["Options"]
+__all__ = ["Checkpointing", "Options"]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Checkpointing:
+    """The root key `checkpoint`.
+
+    Attributes:
+        every_seconds: Seconds >= 0 between checkpoints, by the monotonic clock; 0 for one after every lot.
+        keep: How many of the newest stay, >= 0; 0 writes none.
+    """
+
+    every_seconds: float = 30.0
+    keep: int = 2
+
+    def __post_init__(self) -> None:
+        _validate.number("checkpoint.every_seconds", self.every_seconds, at_least=0)
+        keep = _validate.integer("checkpoint.keep", self.keep, at_least=0, hint="0 writes none.")
+        object.__setattr__(self, "keep", keep)
+
+    @classmethod
+    def of(cls, keys: Any) -> Self:
+        """From the value of the root key.
+
+        Raises:
+            UserError: There is another key. `monitor`, `mode` and the like choose by results on private
+                data, which would have to be charged.
+        """
+        if not isinstance(keys, Mapping):
+            raise _validate.refuse("checkpoint", keys, "{every_seconds: …, keep: …}")
+        names = [field.name for field in fields(cls)]
+        for key in keys:
+            if key not in names:
+                hint = (
+                    "The newest checkpoints are kept. Choosing one by a metric is a choice made on results: "
+                    "on private data it would have to be charged."
+                )
+                expected = f"one of {', '.join(names)}"
+                raise _validate.refuse(f"checkpoint.{key}", keys[key], expected, hint)
+        return cls(**keys)
 
 
 @final
@@ -19,11 +59,15 @@ class Options:
         ema: Decay in [0, 1) of an average of the weights, which is then what is evaluated; None for none.
         memory_mb: MiB > 0 for the tensors of a microbatch, where `physical_batch_size` is `auto`.
         views: `count`, and `transform` with a `_target_`: augmented views of each example; None for none.
+        compile: Backend of `torch.compile` for the gradients, such as `inductor`; None for book-keeping.
+        checkpoint: How often the state of training is kept, and how many of the newest.
     """
 
     ema: float | None = None
     memory_mb: float = 1024
     views: Mapping[str, Any] | None = None
+    compile: str | None = None
+    checkpoint: Checkpointing = Checkpointing()
 
     def __post_init__(self) -> None:
         if self.ema is not None:
@@ -53,7 +97,10 @@ class Options:
     def of(cls, config: Mapping[str, Any]) -> Self:
         """Those among the root keys of a configuration."""
         names = {field.name for field in fields(cls)}
-        return cls(**{name: value for name, value in config.items() if name in names})
+        found = {name: value for name, value in config.items() if name in names}
+        if "checkpoint" in found:
+            found["checkpoint"] = Checkpointing.of(found["checkpoint"])
+        return cls(**found)
 
 
 def _check_views(views: Any) -> None:

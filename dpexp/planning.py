@@ -1,7 +1,7 @@
 """All the privacy arithmetic of a plan as figures: at the end, by release, by epoch. No data, no torch."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dpexp.accounting import (
@@ -9,11 +9,14 @@ from dpexp.accounting import (
     Kind,
     Phase,
     PrivacyBound,
+    RenyiAccountant,
     UnsupportedEventError,
     accountants_by_name,
     as_accountant,
     total,
 )
+from dpexp.accounting.filter_accountant import FilterOrders
+from dpexp.lots import PartitionSampling, PoissonSampling
 from dpexp.plan import Guarantee, PrivacyPlan
 
 __all__ = ["Milestone", "PlanFigures", "Refusal", "Share", "epsilons_at_end", "plan_as_json", "plan_figures"]
@@ -92,17 +95,34 @@ def plan_figures(plan: PrivacyPlan) -> PlanFigures:
     )
 
 
-def epsilons_at_end(plan: PrivacyPlan) -> tuple[tuple[PrivacyBound, ...], tuple[Refusal, ...]]:
-    """ε of the whole run under every accountant, the configured one first, and who refuses and why."""
+def epsilons_at_end(
+    plan: PrivacyPlan, lost: Sequence[Phase] = ()
+) -> tuple[tuple[PrivacyBound, ...], tuple[Refusal, ...]]:
+    """ε of the whole run under every accountant, the configured one first, and who refuses and why.
+
+    Shuffled lots get one more figure, a heuristic: `as_if_poisson`.
+
+    Args:
+        plan: The run's.
+        lost: What was charged besides, where the run was interrupted.
+    """
     if plan.guarantee is None:
         return (), ()
-    phases = list(plan.phases(plan.steps))
-    bounds, refusals = [], []
+    phases = [*lost, *plan.phases(plan.steps)]
+    bounds: list[PrivacyBound] = []
+    refusals: list[Refusal] = []
     for accountant in _all_accountants(plan.guarantee.accountant):
+        if plan.guarantee.terms.declares_filter and bounds:
+            refusals.append(
+                Refusal(accountant.name, "holds for a T fixed beforehand; this one may be prolonged")
+            )
+            continue
         try:
             bounds.append(_epsilon(plan.guarantee, accountant, phases))
         except UnsupportedEventError as error:
             refusals.append(Refusal(accountant.name, str(error).splitlines()[0]))
+    if isinstance(plan.sampling, PartitionSampling):
+        bounds.append(_as_if_poisson(plan, plan.guarantee))
     return tuple(bounds), tuple(refusals)
 
 
@@ -120,6 +140,8 @@ def plan_as_json(plan: PrivacyPlan) -> dict[str, Any]:
         "delta": None if guarantee is None else guarantee.budget.delta,
         "budget_epsilon": None if guarantee is None else guarantee.budget.epsilon,
         "relation": None if guarantee is None else str(guarantee.relation),
+        "budget": None if guarantee is None else guarantee.terms.name,
+        "longest_steps": None if guarantee is None else guarantee.terms.longest,
         "releases": {} if guarantee is None else {r.name: repr(r.event) for r in guarantee.releases},
         "lots": [
             {"name": lot.name, "size": lot.size.in_words, "sampling_probability": step.sampling_probability}
@@ -151,13 +173,22 @@ def _epsilon(guarantee: Guarantee, accountant: AnyAccountant, phases: Sequence[P
     return total(guarantee.charged_account(accountant), phases)
 
 
+def _as_if_poisson(plan: PrivacyPlan, guarantee: Guarantee) -> PrivacyBound:
+    """ε if lots were Poisson, as Abadi et al. (2016) quote for the shuffled lots they ran: no bound."""
+    poisson, accountant = replace(plan, sampling=PoissonSampling()), RenyiAccountant()
+    bound = total(guarantee.charged_account(accountant), list(poisson.phases(plan.steps)))
+    return bound.described(kind=Kind.HEURISTIC, accountant="as_if_poisson")
+
+
 def _shares(plan: PrivacyPlan, guarantee: Guarantee) -> tuple[Share, ...]:
+    # A filter's ε is that of its budget, whatever was spent: of a part alone its orders say more.
+    accountant = FilterOrders() if guarantee.terms.declares_filter else guarantee.accountant
     shares = []
     for release in guarantee.releases:
-        account = guarantee.open_account(guarantee.accountant)
+        account = guarantee.open_account(accountant)
         account.charge(release.event)
         shares.append(Share(release.name, account.epsilon()))
-    empty = guarantee.open_account(guarantee.accountant)
+    empty = guarantee.open_account(accountant)
     shares.append(Share(f"{plan.steps:,} lots", total(empty, list(plan.phases(plan.steps)))))
     return tuple(shares)
 

@@ -12,21 +12,29 @@ import torch
 import yaml
 
 from dpexp import __version__
+from dpexp._validate import UserError
 from dpexp.accounting import Kind, PrivacyBound
 from dpexp.datamodule import LotDataModule
 from dpexp.experiment import Experiment, Result
+from dpexp.ledger import Terms
 from dpexp.module import DPModule, Evaluation
 from dpexp.plan import PrivacyPlan
 from dpexp.planning import plan_as_json
 from dpexp.statement import statement
 from dpexp.strict import CoveredRun
-from dpexp.tracking import Run, flatten, shown_uri
+from dpexp.tracking import Run, flatten, runs_like, shown_uri
 
-__all__ = ["record_end", "record_start", "split_prefix"]
+__all__ = ["PLAN_TAG", "check_data", "record_end", "record_start", "split_prefix"]
+
+PLAN_TAG = "dpexp.plan_hash"
 
 
 def record_start(
-    run: Run | CoveredRun, experiment: Experiment, plan: PrivacyPlan, datamodule: LotDataModule
+    run: Run | CoveredRun,
+    experiment: Experiment,
+    plan: PrivacyPlan,
+    datamodule: LotDataModule,
+    terms: Terms,
 ) -> None:
     """Params, tags, configuration, plan and data set, before anything is released."""
     run.log_params(flatten(experiment.config) | _solved(plan))
@@ -39,6 +47,24 @@ def record_start(
         num_examples=plan.num_examples,
         relation="none" if plan.guarantee is None else str(plan.guarantee.relation),
     )
+    run.set_tags({PLAN_TAG: terms.hash.hex()})  # last: from here on the run can be resumed
+
+
+def check_data(run_id: str, experiment: Experiment, datamodule: LotDataModule) -> None:
+    """Refuses to go on with a run on other data than it started with.
+
+    Raises:
+        UserError: The digests of the training rows differ.
+    """
+    [found] = runs_like(experiment.tracking, experiment.name, run_id=run_id, tags={})
+    inputs = found.inputs
+    before = {given.dataset.digest for given in (inputs.dataset_inputs if inputs else ())}
+    now = datamodule.digest(experiment.tracking.dataset_key())
+    if before and now not in before:
+        raise UserError(
+            f"data: run {run_id} was started on other training rows than {experiment.data.name} has.\n"
+            "Resume it with the files that it was started with, or start a new run."
+        )
 
 
 def record_end(
@@ -49,23 +75,26 @@ def record_end(
     at_end: Sequence[PrivacyBound],
 ) -> Result:
     """Final metrics, the statement and the model; returns the result."""
-    plan, evaluation, steps = module.plan, module.evaluation, module.ledger.lots
+    plan, evaluation, ledger = module.plan, module.evaluation, module.ledger
+    lots = ledger.lots
     public = experiment.data.test_privacy == "public"
-    run.record(steps, {"final/steps": steps})
+    run.record(lots, {"final/steps": ledger.steps, "final/charged_lots": lots})
+    run.record(lots, {"final/forfeited_lots": ledger.forfeited_lots})
     if evaluation is not None:
-        run.record(steps, _of_the_test_split(evaluation, split_prefix(experiment.data.test_privacy)))
-    epsilon = None if plan.guarantee is None else float(module.ledger.epsilon())
+        run.record(lots, _of_the_test_split(evaluation, split_prefix(experiment.data.test_privacy)))
+    epsilon = None if plan.guarantee is None else float(ledger.epsilon())
     delta = None if plan.guarantee is None else plan.guarantee.budget.delta
     if epsilon is not None and delta is not None:
-        run.record(steps, {"final/epsilon": epsilon, "final/delta": delta} | _other_figures(module, at_end))
-    words = statement(experiment, plan, module.ledger)
+        run.record(lots, {"final/epsilon": epsilon, "final/delta": delta} | _other_figures(module, at_end))
+    words = statement(experiment, plan, ledger)
     run.log_text(words, "privacy_statement.txt")
     _log_model(run, module, datamodule)
     return Result(
         accuracy=evaluation.accuracy if public and evaluation is not None else None,
         epsilon=epsilon,
         delta=delta,
-        steps=steps,
+        steps=ledger.steps,
+        forfeited_lots=ledger.forfeited_lots,
         run_id=run.run_id,
         experiment_id=run.experiment_id,
         tracking_uri=shown_uri(experiment.tracking.resolved_uri),
@@ -116,6 +145,7 @@ def _tags(experiment: Experiment, plan: PrivacyPlan) -> dict[str, str]:
         "dpexp.kind": "train",
         "dpexp.private": str(plan.guarantee is not None).lower(),
         "dpexp.experiment": experiment.name,
+        "dpexp.seed": str(experiment.seed),
         "mlflow.source.name": "dpexp",
         "dpexp.version": __version__,
         "dpexp.python": platform.python_version(),
@@ -125,19 +155,21 @@ def _tags(experiment: Experiment, plan: PrivacyPlan) -> dict[str, str]:
     if plan.guarantee is not None:
         tags["dpexp.epsilon_kind"] = str(Kind.CERTIFIED)
         tags["dpexp.accountant"] = plan.guarantee.accountant.name
+        tags["dpexp.budget"] = plan.guarantee.terms.name
+    if experiment.data.budget_id is not None:
+        tags["dpexp.budget_id"] = experiment.data.budget_id
     if experiment.strict:
         tags["dpexp.strict"] = "true"
     if plan.deterministic:
         tags["dpexp.deterministic"] = "true"
-    return tags
+    return {**experiment.tags, **tags}
 
 
 def _log_model(run: Run | CoveredRun, module: DPModule, datamodule: LotDataModule) -> None:
     weights = _on_cpu(module.model)
     average = None if module.average is None else _on_cpu(module.average.module)
-    directions = getattr(datamodule.fitted, "directions", None)
-    projection = None if directions is None else torch.from_numpy(np.asarray(directions))
+    fitted = {name: torch.from_numpy(array) for name, array in datamodule.fitted.state.items()}
     with TemporaryDirectory() as folder:
         path = Path(folder) / "model.pt"
-        torch.save({"model": weights, "average": average, "projection": projection}, path)
+        torch.save({"model": weights, "average": average, "features": fitted}, path)
         run.log_artifact(path)

@@ -1,6 +1,16 @@
 """The guarantee of a run in words."""
 
-from dpexp.accounting import Composed, Event, Release, Repeated, Statement, without_amplification
+from typing import Any
+
+from dpexp.accounting import (
+    Composed,
+    Event,
+    Quantity,
+    Release,
+    Repeated,
+    Statement,
+    without_amplification,
+)
 from dpexp.accounting.statement import KEYED, SECRET
 from dpexp.experiment import Experiment
 from dpexp.ledger import Ledger
@@ -26,16 +36,16 @@ def statement(experiment: Experiment, plan: PrivacyPlan, ledger: Ledger) -> str:
             releases=(*guarantee.releases, *_counts(plan)),
             steps=ledger.lots,
             num_examples=plan.num_examples,
-            if_sampling_fails=without_amplification(
-                _everything(plan, guarantee, ledger.lots),
-                delta=guarantee.budget.delta,
-                relation=guarantee.relation,
-            ),
+            **_if_sampling_fails(plan, guarantee, ledger),
             randomness=KEYED if plan.deterministic else SECRET,
             not_covered=_NOT_COVERED,
+            terms=_terms(guarantee, ledger),
         )
     )
-    return f"{words}\n{_strictness(experiment)}" if experiment.strict else words
+    paragraphs = [words.rstrip()]
+    paragraphs += [_forfeited(guarantee, ledger)] if ledger.lost else []
+    paragraphs += [_strictness(experiment)] if experiment.strict else []
+    return "\n\n".join(paragraphs)
 
 
 def _strictness(experiment: Experiment) -> str:
@@ -49,6 +59,35 @@ def _strictness(experiment: Experiment) -> str:
     )
 
 
+def _terms(guarantee: Guarantee, ledger: Ledger) -> str:
+    """What keeps ε where later choices follow earlier results, with the odometer's figure if there is one."""
+    found = [companion.epsilon() for companion in ledger.companions]
+    losses = [bound for bound in found if bound.quantity is Quantity.REALIZED_LOSS]
+    figures = "".join(
+        f" So far: {loss.rounded_up(4)} at δ = {loss.delta!r} (realized loss, {loss.kind})."
+        for loss in losses
+    )
+    return f"{guarantee.terms.statement}{figures}"
+
+
+def _forfeited(guarantee: Guarantee, ledger: Ledger) -> str:
+    """What is charged and is in no model."""
+    again = len(ledger.releases) - len(guarantee.releases)
+    words = f"The model has taken {ledger.steps:,} optimizer steps. Charged besides, after an interruption: "
+    parts = [f"{ledger.forfeited_lots:,} lots that were reserved and are not in the model"]
+    parts += [f"{again} one-time releases that were made again"] if again > 0 else []
+    return f"{words}{'; '.join(parts)}."
+
+
+def _if_sampling_fails(plan: PrivacyPlan, guarantee: Guarantee, ledger: Ledger) -> dict[str, Any]:
+    if plan.sampling.if_known is None:
+        return {"if_sampling_fails": None}
+    bound = without_amplification(
+        _everything(plan, guarantee, ledger), delta=guarantee.budget.delta, relation=guarantee.relation
+    )
+    return {"if_sampling_fails": bound, "failed_sampling": plan.sampling.if_known}
+
+
 def _counts(plan: PrivacyPlan) -> tuple[Release, ...]:
     """What adaptive clipping asks of each lot; its price is in the lots' own."""
     queries = {group.name: group.query for group in plan.step(0).groups}
@@ -59,6 +98,8 @@ def _counts(plan: PrivacyPlan) -> tuple[Release, ...]:
     )
 
 
-def _everything(plan: PrivacyPlan, guarantee: Guarantee, lots: int) -> Event:
+def _everything(plan: PrivacyPlan, guarantee: Guarantee, ledger: Ledger) -> Event:
     releases = (release.event for release in guarantee.releases)
-    return Composed((*releases, *(Repeated(phase.event, phase.lots) for phase in plan.phases(lots))))
+    # Where T may be prolonged, the longest: whatever stop is chosen from results lies before it.
+    phases = (*ledger.lost, *plan.phases(guarantee.terms.longest or ledger.steps))
+    return Composed((*releases, *(Repeated(phase.event, phase.charges) for phase in phases)))

@@ -18,10 +18,13 @@ METRICS = (
     r"privacy/(epsilon|delta|delta_at_budget|epsilon_\w+|clip_norm_\w+)",
     r"(estimate|asymptotic|heuristic|lower)/epsilon_\w+",
     r"(val|test)/(accuracy|loss)",  # of splits declared public: others are nonprivate/…
-    r"final/(accuracy|epsilon|delta|steps)",
+    r"final/(accuracy|epsilon|delta|steps|charged_lots|forfeited_lots)",
 )
 PARAMS = r"plan\.(steps|sampling_probability|noise_multiplier)"  # and the configuration's own keys
-TAGS = r"dpexp\.(kind|private|experiment|version|python|torch|numpy|epsilon_kind|accountant|strict)"
+TAGS = (
+    r"dpexp\.(kind|private|experiment|version|python|torch|numpy|epsilon_kind|accountant|strict|seed"
+    r"|plan_hash|budget|budget_id)"
+)
 ARTIFACTS = ("config.yaml", "plan.json", "privacy_statement.txt", "model.pt")
 
 _METRICS, _PARAMS = re.compile("|".join(METRICS)), re.compile(PARAMS)
@@ -50,6 +53,11 @@ class CoveredRun:
         kept = {key: value for key, value in metrics.items() if _METRICS.fullmatch(key)}
         if kept:
             self._run.record(step, kept, timestamp=self._began)
+
+    def tag_soon(self, key: str, value: str) -> None:
+        """Passes on what `set_tags` would; the ledger's head is not: its length tells the lots' pace."""
+        if _TAGS.fullmatch(key):
+            self._run.tag_soon(key, value)
 
     def log_params(self, params: Mapping[str, Any]) -> None:
         """Passes on the configuration, and what the plan solved from it."""

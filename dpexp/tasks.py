@@ -9,6 +9,9 @@ from rich.console import Console
 
 from dpexp import _validate
 from dpexp.accounting.figures import Curve, figure_2
+from dpexp.budget_view import budget_lines, budget_tables
+from dpexp.budgets import DatasetBudget
+from dpexp.budgets.overview import budget_overview
 from dpexp.console import calibration_table, figure_2_table, figures_table, plan_table
 from dpexp.experiment import Experiment
 from dpexp.plan import PrivacyPlan
@@ -16,7 +19,7 @@ from dpexp.planning import plan_as_json, plan_figures
 from dpexp.plots import Line, save_png, terminal_plot
 from dpexp.privacy import DPSGD
 
-__all__ = ["Figure2", "Plan", "Send", "Task", "Train"]
+__all__ = ["Figure2", "Plan", "Send", "ShowBudget", "Task", "Train"]
 
 _FORMATS = ("table", "json")
 
@@ -135,6 +138,58 @@ class Figure2:
             markup=False,
         )
         console.print(str(path), soft_wrap=True)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class ShowBudget:
+    """Shows what was spent from a data set's budget, by which run, and what is left.
+
+    Attributes:
+        format: `table`, or `json` (stdout then carries only the JSON).
+        plot: Also draws what was spent over the entries, in the terminal and as a PNG.
+    """
+
+    makes = ()
+    format: str = "table"
+    plot: bool = True
+
+    def __post_init__(self) -> None:
+        _validate.one_of("task.format", self.format, _FORMATS)
+
+    def run(self, experiment: Experiment) -> None:
+        """Prints the figures; changes nothing in the store.
+
+        Raises:
+            UserError: There is no such budget, or the store cannot be read.
+        """
+        budget = experiment.budget
+        if not isinstance(budget, DatasetBudget):
+            hint = "Only budget=dataset with data.budget_id=NAME is shared by runs."
+            raise _validate.refuse("budget", "not shared", "budget=dataset with task=budget", hint)
+        overview = budget_overview(budget, _planned(experiment))
+        if self.format == "json":
+            print(json.dumps(overview.as_json(), indent=2, ensure_ascii=False))
+            return
+        console = Console()
+        for table in budget_tables(overview):
+            console.print(table)
+        if self.plot:
+            path = experiment.tracking.folder / "budgets" / f"{overview.id}.png"
+            lines, words = budget_lines(overview), {"x_label": "lots and releases charged"}
+            title = f"Budget of {overview.id}"
+            console.print(
+                terminal_plot(lines, title=title, y_label=overview.measure_in_ascii, **words), markup=False
+            )
+            save_png(lines, path, title=title, y_label=overview.measure, **words)
+            console.print(str(path), soft_wrap=True)
+
+
+def _planned(experiment: Experiment) -> PrivacyPlan | _validate.UserError:
+    try:
+        return experiment.plan()
+    except _validate.UserError as error:
+        return error
 
 
 @final

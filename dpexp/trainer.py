@@ -42,7 +42,7 @@ _REFUSED = {
     "fast_dev_run": "it would train fewer lots than the plan charges; set privacy.steps",
     "check_val_every_n_epoch": "evaluations are counted in lots; set trainer.val_check_interval",
     "logger": "dpexp records to MLflow itself; see the tracking group",
-    "enable_checkpointing": "a checkpoint must carry the ledger, which this version does not write yet",
+    "enable_checkpointing": "a checkpoint must go with the ledger: dpexp writes its own (key checkpoint)",
     "strategy": "lots and noise are drawn by one process",
     "num_nodes": "lots and noise are drawn by one process",
 }
@@ -54,8 +54,9 @@ def make_trainer(
     plan: PrivacyPlan,
     callbacks: Sequence[pl.Callback],
     folder: Path,
+    first: int = 0,
 ) -> pl.Trainer:
-    """The trainer that takes exactly the plan's steps.
+    """The trainer that takes exactly the plan's steps, from the `first` on.
 
     Raises:
         UserError: A key of the `trainer` group would make the run differ from its plan.
@@ -63,17 +64,17 @@ def make_trainer(
     check_trainer_keys(getattr(factory, "keywords", {}))
     logging.getLogger("pytorch_lightning.utilities.rank_zero").setLevel(logging.WARNING)
     try:
-        return _make(factory, plan, callbacks, folder)
+        return _make(factory, plan.steps - first, callbacks, folder)
     except MisconfigurationException as error:
         keys = getattr(factory, "keywords", {})
         raise _validate.UserError(f"trainer: {error} Found {keys}; set trainer=auto, cpu or gpu.") from error
 
 
 def _make(
-    factory: Callable[..., pl.Trainer], plan: PrivacyPlan, callbacks: Sequence[pl.Callback], folder: Path
+    factory: Callable[..., pl.Trainer], steps: int, callbacks: Sequence[pl.Callback], folder: Path
 ) -> pl.Trainer:
     return factory(
-        max_steps=plan.steps,
+        max_steps=steps,
         max_epochs=-1,
         check_val_every_n_epoch=None,
         use_distributed_sampler=False,

@@ -5,6 +5,7 @@ import copy
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
 import pytorch_lightning as pl
 import torch
@@ -13,20 +14,25 @@ from torch import Tensor
 
 from dpexp import _validate
 from dpexp.augmentation import Views
+from dpexp.budgets import Share
 from dpexp.callbacks import TIMES, LotProgress, Trajectory, spending_recorded
+from dpexp.checkpointing import Checkpoints, LotSeeds
 from dpexp.console import plan_table, show_result
 from dpexp.datamodule import LotDataModule
 from dpexp.divergence import FiniteParameters
 from dpexp.experiment import Experiment, Result
+from dpexp.features import FittedFeatures, KeepsFitted, NoFeatures
 from dpexp.gradients import Checked
-from dpexp.ledger import Ledger
+from dpexp.ledger import Ledger, Terms
 from dpexp.memory import largest_batch
 from dpexp.module import DPModule
 from dpexp.noise import GaussianNoise, Noise, NoNoise, SecureGaussianNoise
 from dpexp.options import Options
 from dpexp.plan import PrivacyPlan
 from dpexp.planning import epsilons_at_end
-from dpexp.record import record_end, record_start, split_prefix
+from dpexp.record import check_data, record_end, record_start, split_prefix
+from dpexp.resumption import HEAD_TAG, Places, Resumption, resumed
+from dpexp.stopping import Stopped
 from dpexp.streams import Stream
 from dpexp.strict import CoveredRun, covered, silence
 from dpexp.tracking import Run, flatten
@@ -38,53 +44,163 @@ _CHECKED_ROWS = 5  # random rows of the behavioural check
 
 
 def train(experiment: Experiment) -> Result:
-    """Runs one experiment by its plan, to the recorded result.
+    """Runs one experiment by its plan, to the recorded result; or goes on with the run that it names.
 
     Raises:
-        UserError: The configuration is impossible, the data cannot be had, or the model mixes examples.
+        UserError: The configuration is impossible, the data cannot be had, the model mixes examples, or
+            the run to resume cannot be.
+        LedgerError: What is spent cannot be made durable.
     """
-    console = Console()
     plan = experiment.plan()
-    at_end, _ = epsilons_at_end(plan)
-    ledger = Ledger(plan)
+    if experiment.resume is None:
+        plan, share = _opened(experiment, plan)
+        terms = Terms.of(plan, experiment.config)
+        return _train(experiment, Ledger(plan, shared=share), terms, share, None)
+    plan, share = _joined(experiment, plan)
+    terms = Terms.of(plan, experiment.config)
+    with resumed(experiment, plan, terms, share) as earlier:
+        return _train(experiment, earlier.ledger, terms, share, earlier)
+
+
+def _train(
+    experiment: Experiment, ledger: Ledger, terms: Terms, share: Share | None, earlier: Resumption | None
+) -> Result:
+    console, plan = Console(), ledger.plan
+    at_end, _ = epsilons_at_end(plan, ledger.lost)
     stream = Stream.keyed_by(experiment.seed) if plan.deterministic else Stream.secret()
     with silence(strict=experiment.strict), torch.random.fork_rng():
         torch.manual_seed(experiment.seed)
         module = _module(experiment, plan, ledger, _noise(plan, stream.child("noise")))
         checked = _check(module, experiment)
         _fit_into_memory(console, module, experiment)
+        if earlier is not None and earlier.checkpoint is not None:
+            module.restore(earlier.checkpoint.state)
         # The seed governs initialisation only: dropout and the like are as secret as the lots.
         torch.manual_seed(stream.child("torch").integer())
         trainer = make_trainer(
             experiment.trainer,
             plan=plan,
-            callbacks=_callbacks(console, experiment),
+            callbacks=_callbacks(console, experiment, plan, stream),
             folder=experiment.tracking.folder,
+            first=ledger.steps,
         )
         if not experiment.evaluates("validation"):
             trainer.limit_val_batches = 0
-        datamodule = _datamodule(experiment, plan, ledger, stream)
-        console.print(plan_table(experiment, plan, at_end, [("gradients", _gradients_in_words(checked))]))
+        datamodule = _datamodule(experiment, plan, ledger, stream, earlier)
+        rows = [("gradients", _gradients_in_words(checked)), *_resumed_rows(earlier)]
+        console.print(plan_table(experiment, plan, at_end, rows))
         datamodule.prepare_data()
-        with _recorded(experiment, plan, ledger) as run:
-            trainer.callbacks.insert(0, _trajectory(run, experiment))  # type: ignore[attr-defined]
-            record_start(run, experiment, plan, datamodule)
-            datamodule.setup("fit")
-            fit(trainer, module, datamodule)
-            _check_counts(plan, ledger, datamodule.lots_drawn, trainer.global_step)
+        if share is not None:
+            share.record_digest(datamodule.digest(share.digest_key))
+        with (
+            _recorded(experiment, plan, ledger, earlier) as run,
+            _kept(experiment, run.run_id, ledger, terms),
+            _rest_given_back(ledger),
+        ):
+            trainer.callbacks[0:0] = [  # type: ignore[attr-defined]
+                _trajectory(run, experiment),
+                *_checkpoints(run, experiment, terms),
+            ]
+            if earlier is None:
+                record_start(run, experiment, plan, datamodule, terms)
+            else:
+                check_data(run.run_id, experiment, datamodule)
+            _mirror(run, ledger, share)
+            _set_up(run.run_id, experiment, ledger, datamodule)
+            run.record(ledger.lots, _of_features(datamodule.fitted))
+            _fit(trainer, module, datamodule)
             _evaluate(experiment, trainer, module, datamodule)
             result = record_end(run, experiment, module, datamodule, at_end)
+            _mirror(run, ledger, share)
+            ledger.finish()
     show_result(console, result)
     return result
 
 
+def _of_features(fitted: FittedFeatures) -> dict[str, float]:
+    return {f"nonprivate/{name}": value for name, value in fitted.nonprivate.items()}
+
+
+def _opened(experiment: Experiment, plan: PrivacyPlan) -> tuple[PrivacyPlan, Share | None]:
+    """The plan under the terms of the budget that it shares, which holds the whole of it; else as it is."""
+    return _under(plan, experiment.budget.open(plan, label=_run_name(experiment, plan)))
+
+
+def _joined(experiment: Experiment, plan: PrivacyPlan) -> tuple[PrivacyPlan, Share | None]:
+    """The same for a run that goes on, whose rest the budget is asked for block by block."""
+    return _under(plan, experiment.budget.join(plan, label=_run_name(experiment, plan)))
+
+
+def _under(plan: PrivacyPlan, share: Share | None) -> tuple[PrivacyPlan, Share | None]:
+    if share is None or plan.guarantee is None:
+        return plan, None
+    return replace(plan, guarantee=replace(plan.guarantee, terms=share.terms)), share
+
+
+def _mirror(run: Run | CoveredRun, ledger: Ledger, share: Share | None) -> None:
+    """MLflow shows the shared budget; only the store counts."""
+    if share is not None:
+        share.attach(run.run_id)
+        run.record(ledger.lots, share.metrics())
+
+
 @contextlib.contextmanager
-def _recorded(experiment: Experiment, plan: PrivacyPlan, ledger: Ledger) -> Iterator[Run | CoveredRun]:
+def _recorded(
+    experiment: Experiment, plan: PrivacyPlan, ledger: Ledger, earlier: Resumption | None
+) -> Iterator[Run | CoveredRun]:
     """The run in the store, or what strict mode lets through to it; what was spent is told in any case."""
-    with experiment.tracking.run(name=experiment.name, run_name=_run_name(experiment, plan)) as opened:
+    with experiment.tracking.run(
+        name=experiment.name,
+        run_name=_run_name(experiment, plan),
+        run_id=None if earlier is None else earlier.run_id,
+    ) as opened:
         run = covered(opened, flatten(experiment.config), strict=experiment.strict)
         with spending_recorded(run, ledger):
             yield run
+
+
+@contextlib.contextmanager
+def _kept(experiment: Experiment, run_id: str, ledger: Ledger, terms: Terms) -> Iterator[None]:
+    """From here on every charge is durable."""
+    if ledger.journal is not None:
+        yield
+        return
+    with Places(experiment.tracking.folder, run_id).open_ledger(terms, ledger.plan) as journal:
+        ledger.keep(journal)
+        yield
+
+
+@contextlib.contextmanager
+def _rest_given_back(ledger: Ledger) -> Iterator[None]:
+    """Under a filter, a run that is stopped returns what it reserved and has not drawn."""
+    try:
+        yield
+    except Stopped:
+        if ledger.declares_filter:
+            ledger.give_back()
+        raise
+
+
+def _set_up(run_id: str, experiment: Experiment, ledger: Ledger, datamodule: LotDataModule) -> None:
+    """Fits the features, and keeps what was released for them."""
+    released = list(ledger.releases)
+    datamodule.setup("fit")
+    features, keep = experiment.features, _options(experiment).checkpoint.keep
+    if ledger.releases != released and keep and isinstance(features, KeepsFitted):
+        assert ledger.journal is not None
+        folder = Places(experiment.tracking.folder, run_id).checkpoints(keep)
+        arrays = features.arrays(datamodule.fitted)
+        folder.write_features(
+            {name: torch.from_numpy(array) for name, array in arrays.items()}, ledger.journal
+        )
+
+
+def _fit(trainer: pl.Trainer, module: DPModule, datamodule: LotDataModule) -> None:
+    """Takes the steps that are left; there may be none where only evaluations were interrupted."""
+    first = module.ledger.steps
+    if first < module.plan.steps:
+        fit(trainer, module, datamodule)
+        _check_counts(module.plan, module.ledger, first, datamodule.lots_drawn, trainer.global_step)
 
 
 def _evaluate(
@@ -97,13 +213,36 @@ def _evaluate(
         test(trainer, module, datamodule)
 
 
-def _callbacks(console: Console, experiment: Experiment) -> list[pl.Callback]:
+def _checkpoints(run: Run | CoveredRun, experiment: Experiment, terms: Terms) -> list[pl.Callback]:
+    settings = _options(experiment).checkpoint
+    if settings.keep == 0:
+        return []
+    folder = Places(experiment.tracking.folder, run.run_id).checkpoints(settings.keep)
+    return [
+        Checkpoints(
+            folder,
+            run_id=run.run_id,
+            terms=terms.hash.hex(),
+            every_seconds=settings.every_seconds,
+            noted=lambda head: run.tag_soon(HEAD_TAG, str(head)),
+        )
+    ]
+
+
+def _resumed_rows(earlier: Resumption | None) -> list[tuple[str, str]]:
+    return [] if earlier is None else [("resumed", earlier.in_words())]
+
+
+def _callbacks(
+    console: Console, experiment: Experiment, plan: PrivacyPlan, stream: Stream
+) -> list[pl.Callback]:
     progress = LotProgress(
         console,
         validation_privacy=experiment.data.validation_privacy,
         columns=() if experiment.strict else TIMES,
     )
-    return [FiniteParameters(), progress]
+    seeds = [LotSeeds(stream.child("torch"))] if plan.deterministic else []
+    return [FiniteParameters(), progress, *seeds]
 
 
 def _run_name(experiment: Experiment, plan: PrivacyPlan) -> str:
@@ -127,10 +266,13 @@ def _module(experiment: Experiment, plan: PrivacyPlan, ledger: Ledger, noise: No
         ema=_options(experiment).ema,
         autocast=autocast_of(experiment.trainer),
         views=None if views is None else views.count,
+        compiler=_options(experiment).compile,
     )
 
 
-def _datamodule(experiment: Experiment, plan: PrivacyPlan, ledger: Ledger, stream: Stream) -> LotDataModule:
+def _datamodule(
+    experiment: Experiment, plan: PrivacyPlan, ledger: Ledger, stream: Stream, earlier: Resumption | None
+) -> LotDataModule:
     return LotDataModule(
         plan=plan,
         data=experiment.data,
@@ -139,6 +281,7 @@ def _datamodule(experiment: Experiment, plan: PrivacyPlan, ledger: Ledger, strea
         lots=stream.child("lots"),
         noise=_noise(plan, stream.child("features")),
         views=_views(experiment),
+        fitted=None if earlier is None else earlier.features,
     )
 
 
@@ -211,13 +354,28 @@ def _fit_into_memory(console: Console, module: DPModule, experiment: Experiment)
 
 
 def _random_rows(experiment: Experiment, rows: int) -> tuple[Tensor, Tensor]:
+    """Random examples of the declared shape and type: never private ones."""
     views = _options(experiment).views
-    shape = (rows,) if views is None else (rows, views["count"])
-    inputs = torch.rand(*shape, experiment.features.dimensions)
-    return inputs, torch.randint(experiment.data.num_classes, (rows,))
+    count = (rows,) if views is None else (rows, views["count"])
+    return _random_inputs(experiment, count), torch.randint(experiment.data.num_classes, (rows,))
 
 
-def _check_counts(plan: PrivacyPlan, ledger: Ledger, drawn: int, stepped: int) -> None:
-    counts = {"planned": plan.steps, "drawn": drawn, "charged": ledger.lots, "stepped": stepped}
+def _random_inputs(experiment: Experiment, count: tuple[int, ...]) -> Tensor:
+    data = experiment.data
+    if not isinstance(experiment.features, NoFeatures):
+        return torch.rand(*count, experiment.features.dimensions)
+    if data.vocabulary is None:
+        return torch.rand(*count, *data.input_shape)
+    return torch.randint(data.vocabulary, (*count, *data.input_shape))
+
+
+def _check_counts(plan: PrivacyPlan, ledger: Ledger, first: int, drawn: int, stepped: int) -> None:
+    """Since the `first` step of this process."""
+    counts = {
+        "planned": plan.steps - first,
+        "drawn": drawn,
+        "charged": ledger.steps - first,
+        "stepped": stepped,
+    }
     if len(set(counts.values())) != 1:
         raise RuntimeError(f"Lots planned, drawn, charged and stepped must be equal, found {counts}.")

@@ -24,6 +24,14 @@ hypothesis.settings.register_profile("dpexp", derandomize=True, deadline=None, m
 hypothesis.settings.load_profile("dpexp")
 
 
+@pytest.fixture(autouse=True, scope="session")
+def features_folder(tmp_path_factory):
+    """Features computed by tests are kept apart from the user's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DPEXP_FEATURES_DIR", str(tmp_path_factory.mktemp("features")))
+        yield
+
+
 @pytest.fixture
 def rng():
     return np.random.default_rng(0)

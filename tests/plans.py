@@ -3,6 +3,7 @@
 import math
 
 from dpexp.accounting import Gaussian, MomentsAccountant, Release
+from dpexp.budgets import FIXED
 from dpexp.lots import PoissonSampling
 from dpexp.privacy import DPSGD, NoPrivacy
 
@@ -30,12 +31,13 @@ def settings(**changes):
     return DPSGD(**(keys | changes))
 
 
-def private_plan(*, num_examples=60_000, accountant=None, releases=(), **changes):
+def private_plan(*, num_examples=60_000, accountant=None, releases=(), budget=FIXED, **changes):
     return settings(**changes).plan(
         num_examples=num_examples,
         sampling=PoissonSampling(),
         accountant=accountant or MomentsAccountant(),
         releases=releases,
+        budget=budget,
     )
 
 

@@ -21,8 +21,11 @@ FLOORS = [
         "planning",
         "privacy",
         "ledger",
+        "budgets",
         "options",
         "trust",
+        "durable",
+        "stopping",
     ],
     [
         "noise",
@@ -37,11 +40,12 @@ FLOORS = [
         "forward",
         "memory",
         "augmentation",
+        "checkpoint",
     ],
-    ["datamodule", "module", "callbacks", "trainer", "divergence"],
+    ["datamodule", "module", "callbacks", "checkpointing", "trainer", "divergence"],
     ["spool", "delivery", "tracking", "experiment"],
-    ["console", "plots", "statement", "strict", "record"],
-    ["training", "tasks"],
+    ["console", "budget_view", "plots", "statement", "strict", "record", "resumption"],
+    ["training", "tasks", "reproduction"],
     ["cli", "__main__"],
 ]
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}

@@ -29,7 +29,7 @@ def composed(*overrides):
 )
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_every_experiment_trains_for_two_lots(dpexp, outputs, small_mnist, experiment, changes):
-    data = small_mnist if experiment != "smoke" else []
+    data = small_mnist if composed(f"+experiment={experiment}").data.name == "mnist" else []
     overrides = ["privacy.steps=2", "trainer.val_check_interval=1", "trainer=cpu"]
     assert dpexp(f"+experiment={experiment}", *overrides, *data, *changes) == 0
 
@@ -74,3 +74,9 @@ def test_the_papers_settings(experiment, sigma, sigma_pca, epsilon):
     assert list(config.model.hidden_units) == [1000]
     assert config.accountant.max_order == 32
     assert (config.optimizer.lr, config.schedule.end, config.schedule.over) == (0.1, 0.052, 10)
+
+
+@pytest.mark.parametrize("option", [option for option in OPTIONS if option.startswith("features=")])
+def test_no_features_take_every_key_of_the_others(option):
+    keys = set(composed("privacy.steps=1", option).features)
+    assert keys <= set(composed("privacy.steps=1", "features=none").features)

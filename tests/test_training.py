@@ -276,7 +276,7 @@ def test_lots_charged_drawn_and_stepped_must_be_those_planned():
     from dpexp.ledger import Ledger
 
     with pytest.raises(RuntimeError, match="must be equal"):
-        training._check_counts(private_plan(steps=3), Ledger(private_plan(steps=3)), drawn=2, stepped=3)
+        training._check_counts(private_plan(steps=3), Ledger(private_plan(steps=3)), 0, drawn=2, stepped=3)
 
 
 def test_adaptive_clipping_runs_says_so_and_records_its_public_clip_norm(dpexp, store, capsys, monkeypatch):

@@ -29,6 +29,7 @@ from dpexp.accounting.budget import (
     total,
 )
 from dpexp.accounting.events import (
+    NOTHING,
     BallsAndBins,
     Composed,
     Event,
@@ -41,7 +42,13 @@ from dpexp.accounting.events import (
     Repeated,
     joint,
 )
-from dpexp.accounting.filters import BudgetExceededError, RenyiFilter, RenyiOdometer, best_filter_order
+from dpexp.accounting.filters import (
+    SIXTEEN_ORDERS,
+    BudgetExceededError,
+    RenyiFilter,
+    RenyiOdometer,
+    best_filter_order,
+)
 from dpexp.accounting.fraction_query import (
     gradient_multiplier_beside_fraction_query,
     with_fraction_query,
@@ -49,16 +56,21 @@ from dpexp.accounting.fraction_query import (
 from dpexp.accounting.gaussian_filter import GaussianFilter
 from dpexp.accounting.registry import accountants_by_name, as_accountant
 from dpexp.accounting.statement import Statement, without_amplification
+from dpexp.accounting.terms import FIXED_BEFOREHAND, BudgetTerms
 from dpexp.accounting.trajectory import epsilons_after, trajectory
 
 __all__ = [
     "ADAPTIVITY",
+    "FIXED_BEFOREHAND",
+    "NOTHING",
+    "SIXTEEN_ORDERS",
     "AbstractAccountant",
     "Account",
     "AnyAccountant",
     "BallsAndBins",
     "Budget",
     "BudgetExceededError",
+    "BudgetTerms",
     "Composed",
     "Event",
     "FixedSizeSampled",

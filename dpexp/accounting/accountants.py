@@ -84,7 +84,7 @@ class AbstractLogMomentAccountant(AbstractAccountant[LogMoments]):
         Raises:
             UnsupportedEventError: No bound is known here for a part of the event; it is named.
         """
-        return self.cost_of(dominating_pairs(self.name, event, relation))
+        return self.cost_of(dominating_pairs(self._name_in_table, event, relation))
 
     def price_many(self, events: Sequence[Event], relation: Relation) -> Array:
         """α of each event, shape (N, K): `price` for long schedules of distinct events.
@@ -95,7 +95,7 @@ class AbstractLogMomentAccountant(AbstractAccountant[LogMoments]):
         Raises:
             UnsupportedEventError: No bound is known here for a part of an event; it is named.
         """
-        pairs = [dominating_pairs(self.name, event, relation) for event in events]
+        pairs = [dominating_pairs(self._name_in_table, event, relation) for event in events]
         single = [next(iter(counts)) for counts in pairs if len(counts) == 1 and counts.total_count == 1]
         if len(single) == len(pairs):
             return log_moments_of_many(single, self.orders)
@@ -133,6 +133,11 @@ class AbstractLogMomentAccountant(AbstractAccountant[LogMoments]):
 
     def _total_variation(self, cost: LogMoments) -> float:
         return float(total_variations(cost.alpha[np.newaxis], self._lambdas)[0])
+
+    @property
+    def _name_in_table(self) -> str:
+        """The accountant of the table of samplers whose log moments these are."""
+        return self.name
 
     @property
     def _lambdas(self) -> Array:

@@ -20,7 +20,7 @@ L <= min_λ (A(λ) + log(1/(w_λ δ)))/λ.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -34,18 +34,24 @@ from dpexp.accounting.events import Event, Relation
 from dpexp.accounting.moments import Array
 
 __all__ = [
+    "LAST_FILTER_ORDER",
     "SIXTEEN_ORDERS",
     "BudgetExceededError",
     "RenyiFilter",
     "RenyiOdometer",
     "best_filter_order",
     "checked_limits",
+    "checked_orders",
     "filter_budget",
+    "filter_moments",
+    "filter_moments_of",
     "tail_filter_budget",
 ]
 
 SIXTEEN_ORDERS = (1, 2, 3, 4, 6, 8, 11, 16, 23, 32, 45, 64, 91, 128, 181, 255)
+LAST_FILTER_ORDER = SIXTEEN_ORDERS[-1]  # the largest that is tried where one order is chosen
 
+_BLOCK, _FEW = 2048, 64  # phases priced together, and how many are worth it
 _LARGEST_ORDER = 1024  # all moments up to the largest order are computed: a million terms
 _SAFETY = 1e-13  # relative rounding error of the budgets, charged to the private side
 
@@ -85,7 +91,7 @@ def best_filter_order(planned: Sequence[Phase], budget: Budget, relation: Relati
         relation: The neighboring relation.
     """
     epsilon, log_delta = checked_limits(budget)
-    orders = range(1, SIXTEEN_ORDERS[-1] + 1)
+    orders = range(1, LAST_FILTER_ORDER + 1)
     budgets = np.array([filter_budget(order, epsilon, log_delta) for order in orders])
     admitted = _lots_admitted(planned, budgets, relation, tuple(orders))
     left = np.divide(budgets - admitted.spent, np.abs(budgets), where=budgets != 0, out=np.zeros(len(orders)))
@@ -108,7 +114,7 @@ class RenyiFilter:
 
     def __init__(self, *, budget: Budget, relation: Relation, orders: tuple[int, ...]) -> None:
         epsilon, log_delta = checked_limits(budget)
-        self.budget, self.relation, self.orders = budget, Relation(relation), _orders(orders)
+        self.budget, self.relation, self.orders = budget, Relation(relation), checked_orders(orders)
         share = log_delta - math.log(len(self.orders))
         self._budgets = np.array([filter_budget(order, epsilon, share) for order in self.orders])
         self._spent = np.zeros(len(self.orders))
@@ -133,11 +139,11 @@ class RenyiFilter:
 
     def admits(self, event: Event) -> int:
         """How many more times `event` in a row would be admitted, at most 10¹⁵ (which stands for any)."""
-        alpha = _alphas(event, self.relation, self.orders)
+        alpha = filter_moments(event, self.relation, self.orders)
         return int(np.max(_whole_lots(self._budgets - self._spent, alpha, 10**15), initial=0))
 
     def _after(self, event: Event) -> Array:
-        return _add_up(self._spent, _alphas(event, self.relation, self.orders))
+        return _add_up(self._spent, filter_moments(event, self.relation, self.orders))
 
 
 @final
@@ -156,12 +162,12 @@ class RenyiOdometer:
 
     def __init__(self, *, delta: float, relation: Relation, orders: tuple[int, ...] = SIXTEEN_ORDERS) -> None:
         self.delta, self.relation = _validate.fraction("delta", delta), Relation(relation)
-        self.orders = _orders(orders)
+        self.orders = checked_orders(orders)
         self._spent = np.zeros(len(self.orders))
 
     def charge(self, event: Event) -> None:
         """Adds a release that was made."""
-        self._spent = _add_up(self._spent, _alphas(event, self.relation, self.orders))
+        self._spent = _add_up(self._spent, filter_moments(event, self.relation, self.orders))
 
     def epsilon(self) -> PrivacyBound:
         """The bound on the realized privacy loss so far; 0 before the first release."""
@@ -194,12 +200,11 @@ def _lots_admitted(
     """How many lots each order alone admits, and its A(λ) after them, both of shape (K,)."""
     lots, spent = np.zeros(len(budgets)), np.zeros(len(budgets))
     running = np.ones(len(budgets), dtype=bool)
-    for phase in planned:
-        alpha = _alphas(phase.event, relation, orders)
-        fit = np.where(running, _whole_lots(budgets - spent, alpha, phase.lots), 0.0)
-        lots += fit
+    for phase, alpha in zip(planned, filter_moments_of(planned, relation, orders), strict=True):
+        fit = np.where(running, _whole_lots(budgets - spent, alpha, phase.charges), 0.0)
+        lots += np.minimum(fit * phase.every, phase.lots)
         spent += fit * np.where(fit > 0, alpha, 0.0)
-        running &= fit == phase.lots
+        running &= fit == phase.charges
     return _Admitted(lots, spent)
 
 
@@ -210,17 +215,32 @@ def _whole_lots(left: Array, alpha: Array, most: int) -> Array:
     return np.clip(np.where(left >= 0, fit, 0.0), 0.0, most)
 
 
-def _alphas(event: Event, relation: Relation, orders: tuple[int, ...]) -> Array:
-    grid = MomentsAccountant(max_order=orders[-1])  # the proven α of every order up to the largest, cached
+def filter_moments(event: Event, relation: Relation, orders: tuple[int, ...]) -> Array:
+    """The proven α of one event at the filter's orders, shape (K,)."""
+    grid = MomentsAccountant(max_order=orders[-1])  # of every order up to the largest, cached
     alpha: Array = grid.price(event, relation).alpha[np.asarray(orders) - 1]
     return alpha
+
+
+def filter_moments_of(
+    phases: Sequence[Phase], relation: Relation, orders: tuple[int, ...]
+) -> Iterator[Array]:
+    """The same for one lot of each phase; long schedules are priced together, by chords from above."""
+    if len(phases) <= _FEW:
+        yield from (filter_moments(phase.event, relation, orders) for phase in phases)
+        return
+    grid, at = MomentsAccountant(max_order=orders[-1]), np.asarray(orders) - 1
+    for start in range(0, len(phases), _BLOCK):
+        events = [phase.event for phase in phases[start : start + _BLOCK]]
+        yield from grid.price_many(events, relation)[:, at]
 
 
 def _add_up(spent: Array, alpha: Array) -> Array:
     return np.where(alpha > 0, np.nextafter(spent + alpha, np.inf), spent)  # never below the true sum
 
 
-def _orders(orders: tuple[int, ...]) -> tuple[int, ...]:
+def checked_orders(orders: Sequence[int]) -> tuple[int, ...]:
+    """Orders as a filter takes them: whole numbers from 1 to 1024, increasing, at least one."""
     checked = tuple(_validate.integer("orders", order, at_least=1) for order in orders)
     if not checked or list(checked) != sorted(set(checked)) or checked[-1] > _LARGEST_ORDER:
         raise _validate.refuse("orders", orders, "increasing whole numbers from 1 to 1024, at least one")

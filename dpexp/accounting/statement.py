@@ -111,6 +111,7 @@ class Statement:
         failed_sampling: What that figure still assumes, in words: `ANY_LOT`, `ONE_LOT_AN_EPOCH`.
         randomness: `SECRET`, or `KEYED` where a seed anyone may know determines noise and lots.
         not_covered: Sentences beyond `NOT_COVERED`, without a full stop.
+        terms: What keeps ε where later choices follow earlier results; empty where all was fixed beforehand.
     """
 
     epsilon: PrivacyBound
@@ -123,6 +124,7 @@ class Statement:
     randomness: str = SECRET
     estimate: PrivacyBound | None = None
     not_covered: tuple[str, ...] = ()
+    terms: str = ""
 
     def __post_init__(self) -> None:
         _require_certified_epsilon("epsilon", self.epsilon)
@@ -137,7 +139,15 @@ class Statement:
             _require_close(self.estimate, self.epsilon)
 
     def __str__(self) -> str:
-        parts = (self._caveat, self._figure, self._meaning, self._included, self._assumption, self._excluded)
+        parts = (
+            self._caveat,
+            self._figure,
+            self._meaning,
+            self.terms,
+            self._included,
+            self._assumption,
+            self._excluded,
+        )
         return "\n\n".join(part for part in parts if part)
 
     @property

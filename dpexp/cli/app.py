@@ -2,24 +2,26 @@
 
 import functools
 import os
-import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import hydra
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from hydra.types import RunMode
 from hydra.utils import instantiate
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from dpexp._validate import UserError
 from dpexp.cli.errors import explain
 from dpexp.cli.guard import check_composed, install
 from dpexp.cli.keys import check_group, check_root
+from dpexp.cli.resolvers import register
+from dpexp.stopping import Stopped, answer_signals
 from dpexp.trust import trusted_object
 
 if TYPE_CHECKING:
@@ -28,17 +30,11 @@ if TYPE_CHECKING:
 
 __all__ = ["conf_dir", "main"]
 
+register()
 install()  # on import, so that it holds in the processes that launchers start
 
-_LIGHT = ("task", "data", "features", "privacy", "sampling", "accountant", "schedule", "tracking")
-
-
-class Stopped(BaseException):
-    """Ctrl-C or SIGTERM. No `Exception`, so that nothing on the way takes it for a failure of the run."""
-
-    def __init__(self, signal_number: int) -> None:
-        super().__init__(f"Stopped by {signal.Signals(signal_number).name}.")
-        self.signal_number = signal_number
+_PARTS = ("data", "features", "privacy", "sampling", "accountant", "budget", "schedule", "tracking")
+_HEAVY = ("model", "optimizer", "trainer")
 
 
 class Refused(BaseException):
@@ -55,12 +51,11 @@ def main() -> NoReturn:
     """Runs `python -m dpexp`, and turns a user's mistakes into one message."""
     traceback_wanted = os.environ.get("HYDRA_FULL_ERROR") == "1"
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra re-raises instead of printing and exiting
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _stop)
+    answer_signals()
     try:
         _application()
     except Stopped as stopped:
-        print(f"\n{stopped} A run that was open is closed as KILLED.", file=sys.stderr)
+        print(f"\n{stopped} A run that was open is closed as KILLED; resume=last goes on.", file=sys.stderr)
         sys.exit(128 + stopped.signal_number)
     except (Refused, UserError, HydraException, OmegaConfBaseException) as error:
         if traceback_wanted:
@@ -69,18 +64,6 @@ def main() -> NoReturn:
         print(explain(mistake, conf_dir()), file=sys.stderr)
         sys.exit(1)
     sys.exit(0)
-
-
-def _stop(signal_number: int, frame: FrameType | None) -> NoReturn:
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _stop_at_once)
-    raise Stopped(signal_number)
-
-
-def _stop_at_once(signal_number: int, frame: FrameType | None) -> NoReturn:
-    """The second time: whoever insists does not wait until the run is closed."""
-    print("\nStopped again: the run was not closed and stays RUNNING in the store.", file=sys.stderr)
-    os._exit(128 + signal_number)
 
 
 @hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="config")
@@ -94,11 +77,7 @@ def _application(config: DictConfig) -> float | None:
 
 
 def _run(config: DictConfig) -> float | None:
-    check_composed(config)
-    check_root(config, conf_dir())
-    for group in _LIGHT:
-        check_group(config, group)
-    experiment = _experiment(config)
+    experiment = _experiment(config, HydraConfig.get().runtime.choices.get("experiment"))
     task: Task = instantiate(config.task, _convert_="all")
     if task.makes:
         experiment.plan()  # impossible privacy arithmetic is refused before torch is even imported
@@ -107,22 +86,48 @@ def _run(config: DictConfig) -> float | None:
     return task.run(experiment)
 
 
-def _experiment(config: DictConfig) -> "Experiment":
+def _experiment(config: DictConfig, name: str | None) -> "Experiment":
     from dpexp.experiment import Experiment
 
-    groups = ("data", "features", "privacy", "sampling", "accountant", "schedule", "tracking")
-    parts = {name: instantiate(config[name], _convert_="all") for name in groups}
+    check_composed(config)
+    check_root(config, conf_dir())
+    for group in ("task", *_PARTS):
+        check_group(config, group)
+    parts = {name: instantiate(config[name], _convert_="all") for name in _PARTS}
     return Experiment(
-        name=HydraConfig.get().runtime.choices.get("experiment") or "adhoc",
+        name=name or "adhoc",
         model=functools.partial(instantiate, config.model, _convert_="all"),
         optimizer=lambda parameters: instantiate(config.optimizer, _convert_="all")(params=parameters),
         trainer=_later(config.trainer),
         seed=config.seed,
         strict=config.strict,
         physical_batch_size=config.physical_batch_size,
+        resume=config.resume,
         config=_plain(config),
+        vary=_vary,
         **parts,
     )
+
+
+def _vary(overrides: Sequence[str]) -> "Experiment":
+    """The experiment of this command line with more overrides at its end, and task=train."""
+    given = [override for override in HydraConfig.get().overrides.task if not _is_of_task(override)]
+    composed = GlobalHydra.instance().hydra
+    assert composed is not None
+    config = composed.compose_config(
+        "config", [*given, *overrides], RunMode.RUN, from_shell=False, with_log_configuration=False
+    )
+    name = config.hydra.runtime.choices.get("experiment")
+    with open_dict(config):
+        del config["hydra"]
+    experiment = _experiment(config, name)
+    for group in _HEAVY:
+        check_group(config, group)
+    return experiment
+
+
+def _is_of_task(override: str) -> bool:
+    return override.lstrip("+~").split("=")[0].split(".")[0] == "task"
 
 
 def _later(node: DictConfig) -> Any:

@@ -1,6 +1,28 @@
 """Fixed features: computed once, before training; what they cost is charged."""
 
+from dpexp.features.cache import FeatureCache
+from dpexp.features.chain import Chain
 from dpexp.features.dp_pca import DPPCA
-from dpexp.features.features import Features, FittedFeatures, NoFeatures
+from dpexp.features.features import Features, FittedFeatures, KeepsFitted, NoFeatures
+from dpexp.features.images import scattering_dimensions
+from dpexp.features.normalization import GroupNormalization, PrivateNormalization
+from dpexp.features.pretrained import Pretrained, pretrained_dimensions
+from dpexp.features.random_projection import RandomProjection
+from dpexp.features.scattering import Scattering
 
-__all__ = ["DPPCA", "Features", "FittedFeatures", "NoFeatures"]
+__all__ = [
+    "DPPCA",
+    "Chain",
+    "FeatureCache",
+    "Features",
+    "FittedFeatures",
+    "GroupNormalization",
+    "KeepsFitted",
+    "NoFeatures",
+    "Pretrained",
+    "PrivateNormalization",
+    "RandomProjection",
+    "Scattering",
+    "pretrained_dimensions",
+    "scattering_dimensions",
+]

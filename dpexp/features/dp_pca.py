@@ -1,6 +1,7 @@
 """Differentially private principal components (Abadi et al., 2016, arXiv 1607.00133v2, section 4)."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 
 from dpexp import _validate
 from dpexp.accounting import Gaussian, Release
-from dpexp.features.features import Inputs
+from dpexp.features.features import Inputs, check_width
 from dpexp.noise import Noise, noised
 
 __all__ = ["DPPCA", "Projection", "noisy_second_moment", "second_moment"]
@@ -20,9 +21,26 @@ _CHUNK = 8192  # rows at once: bounds the float64 copies
 @final
 @dataclass(frozen=True)
 class Projection:
-    """Fixed principal directions, shape (d, k), orthonormal columns."""
+    """Fixed directions.
+
+    Attributes:
+        directions: Shape (d, k); orthonormal columns, or of one common length.
+        explained_variance: Share of the unit rows' second moment in the span of the directions. Not released;
+            None where it was not computed.
+    """
 
     directions: NDArray[np.float32]
+    explained_variance: float | None = None
+
+    @property
+    def nonprivate(self) -> dict[str, float]:
+        """The explained variance, which no noise covers."""
+        return {} if self.explained_variance is None else {"explained_variance": self.explained_variance}
+
+    @property
+    def state(self) -> dict[str, NDArray[np.float32]]:
+        """The directions."""
+        return {"directions": self.directions}
 
     def transform(self, inputs: Inputs) -> Inputs:
         """Projects rows (N, *shape) with d values each to (N, k)."""
@@ -71,13 +89,24 @@ class DPPCA:
 
     def fit(self, inputs: Inputs, noise: Noise) -> Projection:
         """The projection for training rows of shape `(N, *shape)`; draws noise once, at position 0."""
-        rows = inputs.reshape(len(inputs), -1)
-        if rows.shape[1] != self.inputs:
-            raise _validate.refuse("features.inputs", self.inputs, f"{rows.shape[1]}, as in the rows")
-        moment = noisy_second_moment(second_moment(rows), self.noise_multiplier, noise)
-        _, vectors = np.linalg.eigh(moment)  # eigenvalues ascend
+        rows = check_width(inputs, self.inputs)
+        exact = second_moment(rows)
+        _, vectors = np.linalg.eigh(noisy_second_moment(exact, self.noise_multiplier, noise))  # ascending
         top = vectors[:, : -self.components - 1 : -1]
-        return Projection(np.ascontiguousarray(top, dtype=np.float32))
+        explained = float(np.sum(top * (exact @ top)) / max(np.trace(exact), np.finfo(np.float64).tiny))
+        return Projection(np.ascontiguousarray(top, dtype=np.float32), explained_variance=explained)
+
+    def arrays(self, fitted: Projection) -> Mapping[str, NDArray[Any]]:
+        """The directions."""
+        return {"directions": fitted.directions}
+
+    def restored(self, arrays: Mapping[str, NDArray[Any]]) -> Projection:
+        """The projection onto directions that were released before."""
+        directions = arrays.get("directions", np.empty((0, 0), np.float32))
+        expected = (self.inputs, self.components)
+        if directions.shape != expected:
+            raise _validate.refuse("features.components", directions.shape, f"directions of shape {expected}")
+        return Projection(directions)
 
     def ignored(self) -> dict[str, Any]:
         """Nothing."""

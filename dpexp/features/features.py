@@ -1,5 +1,6 @@
 """What turns pixels into the features that are trained on."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Protocol, final, runtime_checkable
 
@@ -10,13 +11,31 @@ from dpexp import _validate
 from dpexp.accounting import Release
 from dpexp.noise import Noise
 
-__all__ = ["Features", "FittedFeatures", "Inputs", "NoFeatures"]
+__all__ = [
+    "Features",
+    "FittedFeatures",
+    "Inputs",
+    "KeepsFitted",
+    "NoFeatures",
+    "check_dimensions",
+    "check_width",
+]
 
 Inputs = NDArray[np.float32]
 
 
 class FittedFeatures(Protocol):
     """A fixed map, applied to training and evaluation rows alike."""
+
+    @property
+    def state(self) -> Mapping[str, NDArray[np.float32]]:
+        """What was fitted, by name: all that a prediction needs beside the configuration."""
+        ...
+
+    @property
+    def nonprivate(self) -> Mapping[str, float]:
+        """Figures of the private rows that the guarantee does not cover, by name."""
+        ...
 
     def transform(self, inputs: Inputs) -> Inputs:
         """Features of rows, shape (N, *shape) to (N, dimensions)."""
@@ -34,7 +53,7 @@ class Features(Protocol):
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        """What `fit` releases, with private noise."""
+        """What `fit` releases, with private noise; where there are none, `fit` does not look at the rows."""
         ...
 
     def fit(self, inputs: Inputs, noise: Noise) -> FittedFeatures:
@@ -43,6 +62,26 @@ class Features(Protocol):
 
     def ignored(self) -> dict[str, Any]:
         """Keys that were set and have no effect."""
+        ...
+
+
+@runtime_checkable
+class KeepsFitted(Protocol):
+    """Features whose fitted map can be kept with a run, so that resuming it releases nothing anew.
+
+    Features that release something and do not keep it are fitted, and charged, again.
+    """
+
+    def arrays(self, fitted: Any) -> Mapping[str, NDArray[Any]]:
+        """What the fitted map is made of; released values only."""
+        ...
+
+    def restored(self, arrays: Mapping[str, NDArray[Any]]) -> FittedFeatures:
+        """The fitted map, of what `arrays` gave.
+
+        Raises:
+            UserError: They belong to other features.
+        """
         ...
 
 
@@ -55,15 +94,40 @@ class NoFeatures:
     dimensions: int
     components: Any = None
     noise_multiplier: Any = None
+    shape: Any = None
+    scales: Any = None
+    angles: Any = None
+    normalization: Any = None
+    groups: Any = None
+    mean_bound: Any = None
+    square_bound: Any = None
+    num_examples: Any = None
+    key: Any = None
+    stages: Any = None
+    channels: Any = None
+    public: Any = None
+    private: Any = None
+    epochs: Any = None
+    lr: Any = None
+    cache: Any = None
 
     def __post_init__(self) -> None:
-        if self.dimensions != self.inputs:
-            raise _validate.refuse("features.dimensions", self.dimensions, f"features.inputs = {self.inputs}")
+        check_dimensions(self.dimensions, self.inputs, f"features.inputs = {self.inputs}")
 
     @property
     def releases(self) -> tuple[Release, ...]:
         """Nothing."""
         return ()
+
+    @property
+    def state(self) -> dict[str, NDArray[np.float32]]:
+        """Nothing."""
+        return {}
+
+    @property
+    def nonprivate(self) -> dict[str, float]:
+        """Nothing."""
+        return {}
 
     def fit(self, inputs: Inputs, noise: Noise) -> "NoFeatures":
         """Itself: there is nothing to fit."""
@@ -79,3 +143,17 @@ class NoFeatures:
             f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("inputs", "dimensions")
         }
         return {name: value for name, value in set_here.items() if value is not None}
+
+
+def check_dimensions(found: int, values: int, expected: str) -> None:
+    """Refuses a declared width of what comes out that is not what comes out."""
+    if found != values:
+        raise _validate.refuse("features.dimensions", found, expected)
+
+
+def check_width(inputs: Inputs, declared: int) -> Inputs:
+    """Rows as vectors, shape (N, *shape) to (N, d); refuses another d than declared."""
+    rows = inputs.reshape(len(inputs), -1)
+    if rows.shape[1] != declared:
+        raise _validate.refuse("features.inputs", declared, f"{rows.shape[1]}, as in the rows")
+    return rows

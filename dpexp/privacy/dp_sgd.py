@@ -18,8 +18,9 @@ from dpexp.accounting import (
     total,
 )
 from dpexp.accounting.calibration import smallest_noise_multiplier
-from dpexp.lots import PoissonSampling
-from dpexp.plan import LONGEST_SCHEDULE, Guarantee, PrivacyPlan
+from dpexp.budgets import FIXED, BudgetRule
+from dpexp.lots import Sampling
+from dpexp.plan import Guarantee, PrivacyPlan
 from dpexp.privacy.clip_rule import as_clip_rule, check_start
 from dpexp.privacy.layers import Layers
 from dpexp.privacy.privacy import asked_steps, check_length
@@ -84,9 +85,10 @@ class DPSGD:
         self,
         *,
         num_examples: int,
-        sampling: PoissonSampling,
+        sampling: Sampling,
         accountant: AnyAccountant,
         releases: tuple[Release, ...],
+        budget: BudgetRule = FIXED,
     ) -> PrivacyPlan:
         """The plan: σ solved where it is null, T cut to what the budget pays for.
 
@@ -95,25 +97,33 @@ class DPSGD:
             sampling: How lots are drawn.
             accountant: The configured accountant.
             releases: What is released once, before the first lot.
+            budget: What the run's spending is held to.
 
         Raises:
             UserError: A value is impossible, T is undetermined, or the budget pays for no lot.
         """
-        guarantee = self._guarantee(accountant, releases)
+        require_certified(accountant)
+        guarantee = self._guarantee(budget.solver(accountant), releases)
         draft = self._draft(num_examples, sampling, guarantee)
         if self.noise_multiplier is None:
             sigma = self._solve_noise_multiplier(draft)
             return replace(self, noise_multiplier=sigma).plan(
-                num_examples=num_examples, sampling=sampling, accountant=accountant, releases=releases
+                num_examples=num_examples,
+                sampling=sampling,
+                accountant=accountant,
+                releases=releases,
+                budget=budget,
             )
-        return replace(draft, steps=self._affordable(draft))
+        draft = budget.settle(draft)
+        plan = replace(draft, steps=self._affordable(draft))
+        plan.step(plan.steps - 1)  # schedules are monotone: what holds at both ends holds between
+        return plan
 
     def ignored(self) -> Mapping[str, Any]:
         """`epochs`, where `steps` is set as well."""
         return {"epochs": self.epochs} if None not in (self.steps, self.epochs) else {}
 
     def _guarantee(self, accountant: AnyAccountant, releases: tuple[Release, ...]) -> Guarantee:
-        require_certified(accountant)
         beside = [other for other in (RenyiAccountant(),) if other.name != accountant.name]
         return Guarantee(
             accountant=accountant,
@@ -123,7 +133,7 @@ class DPSGD:
             releases=releases,
         )
 
-    def _draft(self, num_examples: int, sampling: PoissonSampling, guarantee: Guarantee) -> PrivacyPlan:
+    def _draft(self, num_examples: int, sampling: Sampling, guarantee: Guarantee) -> PrivacyPlan:
         size = as_lot_size("privacy.lot_size", self.lot_size)
         layers = Layers(
             entries=self.layers,
@@ -133,7 +143,7 @@ class DPSGD:
             clipping=as_clip_rule(self.clipping, self.adaptive),
         )
         check_start(layers.groups)
-        asked = asked_steps(self.steps, self.epochs, layers.lots[0].size, num_examples)
+        asked = asked_steps(self.steps, self.epochs, layers.lots[0].size, num_examples, sampling)
         draft = PrivacyPlan(
             num_examples=num_examples,
             sampling=sampling,
@@ -190,7 +200,7 @@ class DPSGD:
             )
         assert draft.guarantee is not None
         account = draft.guarantee.charged_account(draft.guarantee.accountant)
-        most = draft.steps if draft.steps_asked or draft.settles else LONGEST_SCHEDULE
+        most = draft.foreseeable
         admitted = lots_within(account, draft.phases(most))
         if admitted == 0:
             raise _cannot_afford(account.epsilon(), draft)
@@ -213,9 +223,11 @@ def _cannot_afford(before: float, draft: PrivacyPlan) -> _validate.UserError:
         event = draft.step(0).event
         assert event is not None
         one.charge(event)
-        together = f"{names} and one lot cost" if names else "one lot costs"
+        one_charge = "one epoch" if draft.sampling.by_epoch else "one lot"
+        together = f"{names} and {one_charge} cost" if names else f"{one_charge} costs"
         expected = f"at least {_round_up(one.epsilon())}, what {together}"
-    hint = "Raise privacy.epsilon or the noise multipliers, or lower privacy.lot_size"
+    hint = "Raise privacy.epsilon or the noise multipliers"
+    hint += ", or set sampling=poisson" if draft.sampling.by_epoch else ", or lower privacy.lot_size"
     hint += "." if draft.guarantee.accountant.name == "pld" else ", or set accountant=pld, which is tighter."
     accountant = draft.guarantee.accountant
     expected += f" at δ = {budget.delta:g} ({accountant.kind}, accountant {accountant.name})"

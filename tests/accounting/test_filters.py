@@ -46,7 +46,7 @@ def test_fixed_order_filter_admits_the_golden_number_of_steps(epsilon, order, st
 
 @pytest.mark.parametrize(("epsilon", "order", "steps"), golden("filter_fixed_order_abadi"))
 def test_fixed_order_filter_by_the_tail_bound_gives_the_golden_number_of_steps(epsilon, order, steps):
-    alpha = filters._alphas(STEP, ADD, (order,))
+    alpha = filters.filter_moments(STEP, ADD, (order,))
     left = np.array([filters.tail_filter_budget(order, epsilon, math.log(1e-5))])
     assert filters._whole_lots(left, alpha, 10**9) == [steps]
 

@@ -75,6 +75,16 @@ def test_the_row_itself_is_projected_not_its_unit_vector():
     assert fitted.transform(data).dtype == np.float32
 
 
+def test_the_explained_variance_is_that_of_the_exact_moment_and_is_nonprivate():
+    data = rows()
+    unit = data / np.linalg.norm(data, axis=1, keepdims=True)
+    singular = np.linalg.svd(unit, compute_uv=False) ** 2
+    best = singular[:3].sum() / singular.sum()
+    assert pca().fit(data, NoNoise()).nonprivate == {"explained_variance": pytest.approx(best, rel=1e-5)}
+    noisy = pca().fit(data, GaussianNoise(Stream.keyed_by(0))).nonprivate["explained_variance"]
+    assert 0 < noisy < best
+
+
 def test_directions_are_orthonormal():
     directions = pca().fit(rows(), GaussianNoise(Stream.keyed_by(0))).directions
     np.testing.assert_allclose(directions.T @ directions, np.eye(3), atol=1e-5)

@@ -1,0 +1,33 @@
+"""Figures that a configuration computes from its other keys."""
+
+from typing import Any
+
+from omegaconf import OmegaConf
+
+__all__ = ["register"]
+
+
+def register() -> None:
+    """Makes `${scattering_dimensions:…}` and `${pretrained_dimensions:…}` known to every configuration."""
+    OmegaConf.register_new_resolver("scattering_dimensions", _scattering_dimensions, replace=True)
+    OmegaConf.register_new_resolver("pretrained_dimensions", _pretrained_dimensions, replace=True)
+
+
+def _scattering_dimensions(shape: Any, scales: Any, angles: Any) -> int | None:
+    from dpexp._validate import UserError
+    from dpexp.features.images import scattering_dimensions  # here: --help needs no NumPy
+
+    try:
+        return scattering_dimensions(list(shape), scales, angles)
+    except (TypeError, UserError):
+        return None  # the features refuse what is wrong, by its name
+
+
+def _pretrained_dimensions(shape: Any, channels: Any) -> int | None:
+    from dpexp._validate import UserError
+    from dpexp.features.pretrained import pretrained_dimensions
+
+    try:
+        return pretrained_dimensions(list(shape), list(channels))
+    except (TypeError, UserError):
+        return None
