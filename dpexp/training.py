@@ -266,6 +266,7 @@ def _module(experiment: Experiment, plan: PrivacyPlan, ledger: Ledger, noise: No
         ema=_options(experiment).ema,
         autocast=autocast_of(experiment.trainer),
         views=None if views is None else views.count,
+        compiler=_options(experiment).compile,
     )
 
 

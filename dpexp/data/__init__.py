@@ -9,7 +9,7 @@ from dpexp.data.imdb import IMDB
 from dpexp.data.mnist import MNIST
 from dpexp.data.own import LightningData, TorchDataset
 from dpexp.data.rows import Rows
-from dpexp.data.splits import AnyExamples, Examples, Splits, in_memory
+from dpexp.data.splits import AnyExamples, Examples, Splits
 from dpexp.data.text import HashedNgrams, HashedTokens
 
 __all__ = [
@@ -29,5 +29,4 @@ __all__ = [
     "Rows",
     "Splits",
     "TorchDataset",
-    "in_memory",
 ]

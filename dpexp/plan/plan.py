@@ -1,8 +1,4 @@
-"""`PrivacyPlan`: the one frozen object that sampler, clipping, noise, divisor and accountant all read.
-
-Nearly every privacy bug in DP-SGD code is two of these disagreeing; here they cannot. The plan is made
-from the configuration alone, before any data is touched, and needs no torch.
-"""
+"""`PrivacyPlan`: what training does with the data, step by step."""
 
 import math
 import sys
@@ -14,150 +10,22 @@ from typing import final
 
 from dpexp import _validate
 from dpexp.accounting import (
-    FIXED_BEFOREHAND,
     NOTHING,
-    Account,
-    AnyAccountant,
-    Budget,
-    BudgetTerms,
     Composed,
     Event,
     Gaussian,
     Phase,
-    Relation,
-    Release,
     joint,
 )
-from dpexp.clip_rules import ClipRule, Flat, FractionQuery, released
+from dpexp.clip_rules import released
 from dpexp.lots import LotStep, Sampling
-from dpexp.schedules import AbstractSchedule
+from dpexp.plan.guarantee import Guarantee
+from dpexp.plan.step import Group, GroupStep, LotSpec, StepPlan
 
-__all__ = [
-    "COMMON_LOT",
-    "LONGEST_SCHEDULE",
-    "Group",
-    "GroupStep",
-    "Guarantee",
-    "LotSpec",
-    "PrivacyPlan",
-    "StepPlan",
-]
+__all__ = ["COMMON_LOT", "LONGEST_SCHEDULE", "PrivacyPlan"]
 
 COMMON_LOT = "common"
-_FLAT = Flat()
 LONGEST_SCHEDULE = 50_000  # lots; a schedule that moves for longer needs a T to be priced
-
-
-@dataclass(frozen=True, kw_only=True)
-class LotSpec:
-    """A lot that is drawn independently of the others; `size` is its expected size L over time."""
-
-    name: str
-    size: AbstractSchedule
-
-
-@dataclass(frozen=True, kw_only=True)
-class Group:
-    """Parameters with one joint clip norm.
-
-    Attributes:
-        name: The entry's name in `privacy.layers`.
-        patterns: Shell-style patterns of parameter names.
-        clip_norm: C > 0 over time (∞ without privacy).
-        noise_multiplier: σ over time: noise std ÷ C (0 without privacy).
-        lot: Name of the lot its gradients come from.
-        clipping: How gradients are bounded by C; where it is adaptive, C is where it starts.
-    """
-
-    name: str
-    patterns: tuple[str, ...]
-    clip_norm: AbstractSchedule
-    noise_multiplier: AbstractSchedule
-    lot: str
-    clipping: ClipRule = _FLAT
-
-
-@dataclass(frozen=True, kw_only=True)
-class GroupStep:
-    """One group at one step.
-
-    Attributes:
-        clip_norm: C, the bound on one example's gradient over the group. Where clipping is adaptive, C_0: the
-            sanitizer knows the C in force.
-        noise_multiplier: σ.
-        noise_std: σC, the std of the noise on the *sum* of clipped gradients (0 without privacy).
-        lot: The lot that its sum runs over.
-        divisor: L, the lot's *expected* size.
-        clipping: How gradients are bounded by C.
-    """
-
-    name: str
-    clip_norm: float
-    noise_multiplier: float
-    noise_std: float
-    lot: str
-    divisor: float
-    clipping: ClipRule = _FLAT
-
-    @property
-    def query(self) -> FractionQuery | None:
-        """What is asked of the lot beside its gradients."""
-        return self.clipping.query(self.divisor)
-
-    def at_clip_norm(self, clip_norm: float) -> "GroupStep":
-        """The same with another C, and so another noise std: σ stays."""
-        return replace(self, clip_norm=clip_norm, noise_std=self.noise_multiplier * clip_norm)
-
-
-@dataclass(frozen=True, kw_only=True)
-class StepPlan:
-    """All that happens to the data at one optimizer step, `index` = 0, 1, 2 and so on.
-
-    `event` is what the step is charged as: None without privacy, `NOTHING` where the first lot of its epoch
-    was charged for the whole epoch.
-    """
-
-    index: int
-    lots: tuple[LotStep, ...]
-    groups: tuple[GroupStep, ...]
-    event: Event | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Guarantee:
-    """What the run claims and how it is proven.
-
-    Attributes:
-        accountant: The configured accountant; certified.
-        companions: Accountants shown beside it.
-        relation: The neighboring relation.
-        budget: ε (or no limit) and δ.
-        releases: What is released once from all rows before the first lot (DP-PCA).
-        terms: Under which terms the budget is spent.
-    """
-
-    accountant: AnyAccountant
-    companions: tuple[AnyAccountant, ...]
-    relation: Relation
-    budget: Budget
-    releases: tuple[Release, ...]
-    terms: BudgetTerms = FIXED_BEFOREHAND
-
-    @property
-    def phases_before(self) -> list[Phase]:
-        """The releases before the first lot, as `PrivacyPlan.phases` gives the lots."""
-        return [Phase(release.event, 1) for release in self.releases]
-
-    def open_account(self, accountant: AnyAccountant) -> Account:
-        """An account under which nothing has been charged yet."""
-        return Account(accountant, self.relation, self.budget)
-
-    def charged_account(self, accountant: AnyAccountant) -> Account:
-        """An account that has already paid for the releases before the first lot."""
-        account = self.open_account(accountant)
-        for release in self.releases:
-            account.charge(release.event)
-        return account
 
 
 @final
