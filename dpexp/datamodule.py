@@ -181,17 +181,16 @@ class LotDataModule(pl.LightningDataModule):
         if self._data.vocabulary is not None:
             hint = "Features are computed from values, and token ids are names: use features=none."
             raise UserError(f"features: found inputs that are token ids, expected values.\n{hint}")
-        if isinstance(train, Rows) and self._features.releases:
-            hint = "Set data.in_memory to true, or use features that are fitted to nothing."
+        if isinstance(train, Rows):
             raise UserError(
-                "features: found a data set that is read lot by lot, expected rows in memory, as these "
-                f"features are fitted to all of them.\n{hint}"
+                "features: found a data set that is read lot by lot, expected rows in memory, as features "
+                "are computed once, beforehand.\nSet data.in_memory to true, or use features=none."
             )
 
     def _fit(self, train: AnyExamples) -> FittedFeatures:
         for release in self._features.releases:
             self._ledger.charge(release)  # before the noise of `fit` is drawn
-        # To a data set that is read lot by lot nothing is fitted.
+        # Where rows are read lot by lot there are no features, and nothing is fitted.
         inputs = train.inputs if isinstance(train, Examples) else train.read(())[0]
         return self._features.fit(inputs, self._noise)
 
@@ -206,9 +205,7 @@ class LotDataModule(pl.LightningDataModule):
         if isinstance(examples, Examples):
             return Tensors(examples, fitted.transform)
         draws = self._stream.child(f"reading {split}")
-        return ReadByWorkers(
-            examples, fitted.transform, lambda position: int(draws.generator(position).integers(2**63))
-        )
+        return ReadByWorkers(examples, lambda position: int(draws.generator(position).integers(2**63)))
 
     def train_dataloader(self) -> Lots:
         """The lots t = 0 … T-1, or those that are left of a run that goes on."""

@@ -9,7 +9,7 @@ from dpexp import _validate
 from dpexp._validate import UserError, refuse
 from dpexp.data.held_out import HeldOut
 from dpexp.data.rows import Rows
-from dpexp.data.splits import AnyExamples, Examples, Splits, cut
+from dpexp.data.splits import AnyExamples, Splits, cut, in_memory
 from dpexp.trust import trusted_object
 
 __all__ = ["LightningData", "TorchDataset"]
@@ -72,10 +72,7 @@ class _Own(HeldOut):
             workers=self.workers,
             prefetch=self.prefetch,
         )
-        if not self.in_memory:
-            return rows
-        inputs, targets = rows.read(range(len(rows)))
-        return Examples(inputs=inputs, targets=targets)
+        return in_memory(rows) if self.in_memory else rows
 
 
 @final

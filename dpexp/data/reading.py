@@ -80,13 +80,12 @@ class ReadByWorkers(Store):
 
     Args:
         rows: The examples.
-        transform: Public features of some rows, applied to each lot.
         seed: For each position what draws inside the data set, such as augmentation, are seeded with, so
             that they do not depend on which worker reads the rows.
     """
 
-    def __init__(self, rows: Rows, transform: Transform, seed: Callable[[int], int]) -> None:
-        self._rows, self._transform, self._seed = rows, transform, seed
+    def __init__(self, rows: Rows, seed: Callable[[int], int]) -> None:
+        self._rows, self._seed = rows, seed
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -110,8 +109,7 @@ class ReadByWorkers(Store):
         for label, inputs, targets in loader:
             if isinstance(inputs, str):
                 raise UserError(inputs)
-            transformed = np.ascontiguousarray(self._transform(inputs))
-            yield label, torch.from_numpy(transformed), torch.from_numpy(targets)
+            yield label, torch.from_numpy(inputs), torch.from_numpy(targets)
 
 
 def contents(examples: AnyExamples) -> Iterator[Any]:

@@ -10,7 +10,7 @@ from dpexp._validate import UserError, refuse
 from dpexp.data.rows import Rows
 from dpexp.data.rule import Rule, selected
 
-__all__ = ["AnyExamples", "Examples", "Splits", "cut"]
+__all__ = ["AnyExamples", "Examples", "Splits", "cut", "in_memory", "parts"]
 
 
 # eq=False: comparing arrays element by element has no single truth value.
@@ -82,6 +82,18 @@ def cut(train: AnyExamples, test: AnyExamples, *, validation: Rule) -> Splits:
         raise refuse("data.validation", validation, expected)
     inside, outside = parts(train, validation)
     return Splits(train=outside, validation=inside, test=test, validation_is_test=False)
+
+
+def in_memory(examples: AnyExamples) -> Examples:
+    """The examples, all of them read.
+
+    Raises:
+        UserError: If a row cannot be read, or is not what is declared; it is named.
+    """
+    if isinstance(examples, Examples):
+        return examples
+    inputs, targets = examples.read(range(len(examples)))
+    return Examples(inputs=inputs, targets=targets)
 
 
 def parts(examples: AnyExamples, rule: Rule) -> tuple[AnyExamples, AnyExamples]:

@@ -98,7 +98,7 @@ def lightning(**changes):
 
 def store(source, seed=lambda position: position, **changes):
     declared = {"name": "data.train", "shape": (2, 3), "dtype": "float32", "num_classes": 2}
-    return ReadByWorkers(Rows(source=source, **(declared | changes)), lambda inputs: inputs, seed)
+    return ReadByWorkers(Rows(source=source, **(declared | changes)), seed)
 
 
 def read(store, *lots):

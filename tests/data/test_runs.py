@@ -42,7 +42,7 @@ def test_a_lightning_data_module_trains(dpexp, outputs):
     assert dpexp(*TINY, *LOTS, *keys) == 0
 
 
-def test_features_that_are_fitted_to_rows_need_them_in_memory(dpexp, outputs, capsys):
+def test_features_need_rows_in_memory(dpexp, outputs, capsys):
     pca = ["features=dp_pca", "features.components=2", "data.workers=0"]
     assert dpexp(*TINY, *LOTS, *OWN, *pca) == 1
     assert "Set data.in_memory to true" in capsys.readouterr().err
