@@ -26,6 +26,8 @@ _GROUPS = (
     "ema",
     "views",
 )
+# What a run that declared a filter may change: T, and what is said of it.
+_OF_T = ("privacy.steps", "privacy.epochs", "plan.steps", "plan.guarantee.terms", "budget.order")
 _MOVABLE = ("data.root", "data.mirrors", "data.npm_package")  # where the same files lie
 
 
@@ -43,8 +45,12 @@ class Terms:
     def of(cls, plan: PrivacyPlan, config: Mapping[str, Any]) -> Self:
         """The terms of a plan that was made from a configuration."""
         chosen = dict(_flat({group: config[group] for group in _GROUPS if group in config}))
-        kept = {key: value for key, value in chosen.items() if not key.startswith(_MOVABLE)}
-        return cls.read(json.dumps(kept | dict(_flat({"plan": _plain(plan)}))))
+        filtered = plan.guarantee is not None and plan.guarantee.terms.declares_filter
+        dropped = (*_MOVABLE, *_OF_T) if filtered else _MOVABLE
+        values = chosen | dict(_flat({"plan": _plain(plan)}))
+        return cls.read(
+            json.dumps({key: value for key, value in values.items() if not key.startswith(dropped)})
+        )
 
     @classmethod
     def read(cls, text: str) -> Self:
