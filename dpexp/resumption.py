@@ -12,7 +12,6 @@ from dpexp.durable import make_private_folder, write_whole
 from dpexp.experiment import Experiment
 from dpexp.features import FittedFeatures, KeepsFitted
 from dpexp.ledger import (
-    Head,
     Journal,
     Ledger,
     LedgerError,
@@ -50,6 +49,35 @@ class Places:
     def terms(self) -> Path:
         """The terms in full; the ledger holds their hash."""
         return self.outputs / "ledgers" / f"{self.run_id}.json"
+
+    @property
+    def digest(self) -> Path:
+        """The keyed digest of the training rows."""
+        return self.outputs / "ledgers" / f"{self.run_id}.digest"
+
+    def keep_digest(self, digest: str) -> None:
+        """Notes which training rows the run started on.
+
+        Raises:
+            LedgerError: It cannot be written.
+        """
+        try:
+            make_private_folder(self.digest.parent)
+            write_whole(self.digest, digest.encode())
+        except OSError as error:
+            raise LedgerError(f"{self.digest}: cannot be written: {error.strerror or error}.") from error
+
+    def check_digest(self, digest: str, data: str) -> None:
+        """Refuses to go on with a run on other training rows than it started with.
+
+        Raises:
+            UserError: The digests differ, or the run's is missing.
+        """
+        if not self.digest.exists() or self.digest.read_text(encoding="ascii") != digest:
+            raise _validate.UserError(
+                f"data: run {self.run_id} was started on other training rows than {data} has.\n"
+                "Resume it with the files that it was started with, or start a new run."
+            )
 
     def checkpoints(self, keep: int) -> CheckpointFolder:
         """The checkpoints."""
@@ -117,10 +145,9 @@ def resumed(
     found = _found(experiment, plan, terms)
     run_id = str(found.info.run_id)
     places = Places(experiment.tracking.folder, run_id)
-    heads = {}
-    if HEAD_TAG in found.data.tags:
-        heads["the MLflow run"] = Head.parse(found.data.tags[HEAD_TAG])
-    with Journal.open(places.ledger, run_id=run_id, terms=terms.hash, heads=heads) as journal:
+    tags = found.data.tags
+    known = {"the MLflow run": tags[HEAD_TAG]} if HEAD_TAG in tags else {}
+    with Journal.open(places.ledger, run_id=run_id, terms=terms.hash, known=known) as journal:
         folder = places.checkpoints(keep=1)
         checkpoint = folder.newest(journal, terms=terms.hash.hex())
         features = _features(experiment, folder, journal)

@@ -23,7 +23,7 @@ METRICS = (
 )
 PARAMS = r"plan\.(steps|sampling_probability|noise_multiplier)"  # and the configuration's own keys
 TAGS = (
-    r"dpexp\.(kind|private|experiment|version|python|torch|numpy|epsilon_kind|accountant|strict|seed"
+    r"dpexp\.(kind|private|experiment|version|python|torch|numpy|epsilon_kind|accountant|strict|seed|ledger_head"
     r"|plan_hash|budget|budget_id)"
 )
 ARTIFACTS = ("config.yaml", "plan.json", "privacy_statement.txt", "model.pt")
@@ -56,7 +56,7 @@ class CoveredRun:
             self._run.record(step, kept, timestamp=self._began)
 
     def tag_soon(self, key: str, value: str) -> None:
-        """Passes on what `set_tags` would; the ledger's head is not: its length tells the lots' pace."""
+        """Passes on what `set_tags` would."""
         if _TAGS.fullmatch(key):
             self._run.tag_soon(key, value)
 

@@ -22,7 +22,7 @@ from dpexp.cli.guard import check_composed, install
 from dpexp.cli.keys import check_group, check_root
 from dpexp.cli.resolvers import register
 from dpexp.stopping import Stopped, answer_signals
-from dpexp.trust import trusted_object
+from dpexp.trust import require_trusted_names, trusted_object
 
 if TYPE_CHECKING:
     from dpexp.experiment import Experiment
@@ -90,6 +90,7 @@ def _experiment(config: DictConfig, name: str | None) -> "Experiment":
     from dpexp.experiment import Experiment
 
     check_composed(config)
+    require_trusted_names(_plain(config))  # what interpolations came to, too
     check_root(config, conf_dir())
     for group in ("task", *_PARTS):
         check_group(config, group)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from typing import Any, final
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -33,7 +32,7 @@ class Compiled:
     def __init__(self, backend: str) -> None:
         known = [*torch.compiler.list_backends(), "aot_eager", "eager"]
         self.backend = _validate.one_of("compile", backend, known)
-        self._kept: WeakKeyDictionary[nn.Module, tuple[Loss, Gradients]] = WeakKeyDictionary()
+        self._kept: tuple[nn.Module, Loss, Gradients] | None = None
 
     def __call__(
         self, model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, groups: Sequence[ClipGroup]
@@ -59,15 +58,15 @@ class Compiled:
         return clip(groups, gradients, losses)
 
     def _gradients(self, model: nn.Module, loss: Loss) -> Gradients:
-        kept = self._kept.get(model)
-        if kept is None or kept[0] is not loss:
+        kept = self._kept
+        if kept is None or kept[0] is not model or kept[1] is not loss:
             whole = per_example_gradients(model, loss)
-            kept = loss, torch.compile(whole, backend=self.backend, dynamic=True, fullgraph=True)
-            self._kept[model] = kept
-        return kept[1]
+            kept = model, loss, torch.compile(whole, backend=self.backend, dynamic=True, fullgraph=True)
+            self._kept = kept
+        return kept[2]
 
 
-def _compiler_errors() -> tuple[type[Exception], ...]:
+def _compiler_errors() -> type[Exception]:
     from torch._dynamo.exc import TorchDynamoException  # heavy, and only needed here
 
-    return TorchDynamoException, RuntimeError
+    return TorchDynamoException

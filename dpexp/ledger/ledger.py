@@ -216,15 +216,14 @@ class Ledger:
         account = copy.copy(self.account)
         for event in to_come:
             account.charge(event)
-        rest = self.plan.phases(self.plan.steps, first=self.steps)
+        rest = _rest(self.plan, self.steps)
         steps = self.steps + lots_within(account, rest)
         if steps == 0:
             raise self._spent("lot 1")
         return replace(self.plan, steps=steps)
 
     def _check(self, account: Account, priced: Release, step: StepPlan) -> None:
-        # A run that goes on inside an epoch that is priced whole pays for it anew at its first lot.
-        if step.event not in (priced.event, NOTHING):
+        if priced.event != step.event:
             raise RuntimeError(f"{priced.name} was priced as {priced.event}, but releases {step.event}.")
         if account.accountant.quick and not account.affords(priced.event):
             raise self._spent(priced.name)
@@ -278,5 +277,13 @@ def _block_name(first: int, count: int) -> str:
 def _events(plan: PrivacyPlan, first: int) -> Iterator[Event]:
     """What each lot from `first` on was priced as; of an epoch that is priced whole, its first lot."""
     if plan.guarantee is not None:
-        for phase in plan.phases(plan.steps, first=first):
+        for phase in _rest(plan, first):
             yield from phase.events()
+
+
+def _rest(plan: PrivacyPlan, first: int) -> Iterator[Phase]:
+    """The lots from `first` on; those of an epoch that has been paid for cost nothing more."""
+    aligned = min(first + -first % plan.lots_per_charge, plan.steps)
+    if aligned > first:
+        yield Phase(NOTHING, aligned - first)
+    yield from plan.phases(plan.steps, first=aligned)

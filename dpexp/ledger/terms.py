@@ -23,11 +23,19 @@ _GROUPS = (
     "schedule",
     "budget",
     "seed",
+    "strict",
     "ema",
     "views",
 )
 # What a run that declared a filter may change: T, and what is said of it.
-_OF_T = ("privacy.steps", "privacy.epochs", "plan.steps", "plan.guarantee.terms", "budget.order")
+_OF_T = (
+    "privacy.steps",
+    "privacy.epochs",
+    "budget.order",
+    "plan.steps",
+    "plan.steps_asked",
+    "plan.guarantee.terms",
+)
 _MOVABLE = ("data.root", "data.mirrors", "data.npm_package")  # where the same files lie
 
 
@@ -48,9 +56,7 @@ class Terms:
         filtered = plan.guarantee is not None and plan.guarantee.terms.declares_filter
         dropped = (*_MOVABLE, *_OF_T) if filtered else _MOVABLE
         values = chosen | dict(_flat({"plan": _plain(plan)}))
-        return cls.read(
-            json.dumps({key: value for key, value in values.items() if not key.startswith(dropped)})
-        )
+        return cls.read(json.dumps({key: value for key, value in values.items() if not _below(key, dropped)}))
 
     @classmethod
     def read(cls, text: str) -> Self:
@@ -82,6 +88,10 @@ class Terms:
 
 
 _ABSENT = "(absent)"
+
+
+def _below(key: str, names: Sequence[str]) -> bool:
+    return any(key == name or key.startswith(f"{name}.") for name in names)
 
 
 def _flat(node: Any, path: str = "") -> Iterator[tuple[str, Any]]:
