@@ -186,13 +186,10 @@ def test_a_deterministic_run_comes_to_the_same_model_however_often_it_crashes(
     dpexp,
     store,
     crash_in_step,
-    monkeypatch,
     more,
 ):
-    import dpexp.models as models
-
-    monkeypatch.setattr(models, "MLP", WithDropout)
-    settings = [*SHORT, *more, "privacy.deterministic=true", "ema=0.9"]
+    model = "model._target_=tests.test_resume.WithDropout"
+    settings = [*SHORT, *more, model, "privacy.deterministic=true", "ema=0.9"]
     crash_in_step(3, *settings, *OFTEN)
     crash_in_step(7, *settings, *OFTEN, "resume=last")
     crash_in_step(9, *settings, "resume=last")  # no further checkpoint: resumed from before step 7 again

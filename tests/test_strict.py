@@ -44,6 +44,7 @@ TAGS = {
     "dpexp.strict",
     "dpexp.seed",
     "dpexp.plan_hash",
+    "dpexp.ledger_head",
     "dpexp.budget",
     "mlflow.source.name",
     "mlflow.runName",
