@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from tests.benchmarks.models import MODELS
-from tests.benchmarks.variants import VARIANTS
+from tests.benchmarks.variants import COMPILED, VARIANTS
 
 STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
@@ -21,15 +21,16 @@ def peak_mb(name, variant, size):
     """How far one step on one physical batch rises above a process that has warmed up on two rows."""
     torch.manual_seed(0)
     model, inputs, targets = MODELS[name]()
-    step = VARIANTS[variant](model, inputs[:2], targets[:2], 2)
+    make = (VARIANTS | COMPILED)[variant]
+    step = make(model, inputs[:2], targets[:2], 2)
     step()
     if not RESET.exists():  # not Linux: the peak of the process
-        VARIANTS[variant](model, inputs[:size], targets[:size], size)()
+        make(model, inputs[:size], targets[:size], size)()
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     del step
     model, inputs, targets = MODELS[name]()
     inputs, targets = inputs[:size].clone(), targets[:size].clone()
-    step = VARIANTS[variant](model, inputs, targets, size)
+    step = make(model, inputs, targets, size)
     RESET.write_text("5")  # sets VmHWM back to VmRSS
     before = resident_mb("VmRSS")
     step()

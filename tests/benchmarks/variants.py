@@ -6,9 +6,10 @@ import torch
 from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
-from dpexp.gradients import clipped_sum
+from dpexp.clipping import FlatClipping
+from dpexp.gradients import ClipGroup, Compiled, grouped_clipped_sum
 
-__all__ = ["VARIANTS"]
+__all__ = ["COMPILED", "VARIANTS"]
 
 RATE, CLIP = 1e-3, 1.0
 
@@ -34,10 +35,20 @@ def sgd(model, inputs, targets, size):
 
 
 def dpexp(model, inputs, targets, size):
+    return _dpexp(model, inputs, targets, size, None)
+
+
+def dpexp_compiled(model, inputs, targets, size):
+    """Gradients written out by one graph of inductor (`compile=inductor`)."""
+    return _dpexp(model, inputs, targets, size, Compiled("inductor"))
+
+
+def _dpexp(model, inputs, targets, size, engine):
     optimizer = torch.optim.SGD(model.parameters(), RATE)
+    group = ClipGroup(tuple(name for name, _ in model.named_parameters()), FlatClipping(CLIP))
 
     def step():
-        found = clipped_sum(model, losses, inputs, targets, clip_norm=CLIP, physical_batch_size=size)
+        found = grouped_clipped_sum(model, losses, inputs, targets, [group], size, engine=engine)
         for name, parameter in model.named_parameters():
             parameter.grad = found.sums[name] / len(inputs)
         optimizer.step()
@@ -144,3 +155,4 @@ VARIANTS = {
     "opacus_ghost": opacus_ghost,
     "vmap": vmap_,
 }
+COMPILED = {"dpexp_compiled": dpexp_compiled}
