@@ -1,4 +1,4 @@
-"""The cost of one private step, side by side: `python -m tests.benchmarks.step [--quick] [--compiled] [models…]`.
+"""The cost of one private step, side by side: `python -m tests.benchmarks.step [options] [models…]`.
 
 Every variant takes the physical batch size that suits it best. Times are medians of interleaved rounds; a
 ratio is that of medians, to plain SGD. Peak memory is that of one step at the size that suits dpexp best,
