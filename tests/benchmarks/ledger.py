@@ -17,11 +17,14 @@ from pathlib import Path
 from time import perf_counter
 from types import SimpleNamespace
 
+import numpy as np
 import pytorch_lightning as pl
 import torch
 
 from dpexp.checkpoint import CheckpointFolder
 from dpexp.checkpointing import Checkpoints
+from dpexp.data import Examples
+from dpexp.data.reading import Tensors
 from dpexp.datamodule import Lots, _as_they_are
 from dpexp.ledger import Journal, Ledger, Terms
 from dpexp.lots import LotSource
@@ -44,8 +47,10 @@ class Source(pl.LightningDataModule):
 
     def __init__(self, plan, stream):
         super().__init__()
-        rows = torch.rand(ROWS, VALUES), torch.randint(10, (ROWS,))
-        self._lots = Lots(plan, LotSource(plan.sampling, stream, ROWS), *rows, _as_they_are)
+        rng = np.random.default_rng(0)
+        inputs = rng.random((ROWS, VALUES), dtype=np.float32)
+        rows = Tensors(Examples(inputs=inputs, targets=rng.integers(10, size=ROWS)), lambda values: values)
+        self._lots = Lots(plan, LotSource(plan.sampling, stream, ROWS), rows, _as_they_are)
 
     def train_dataloader(self):
         return self._lots
