@@ -48,8 +48,8 @@ class Center:
 class PrivateCentering:
     """Subtracts the noisy mean of the training rows, each clipped to norm `bound` for it.
 
-    What rows have in common takes up most of a clipped gradient and tells no classes apart. The mean of N rows
-    needs little noise: at σ its error has norm σ·bound·√d/N.
+    What rows have in common takes up most of a clipped gradient and tells no classes apart. The mean of N
+    rows needs little noise: at σ its error has norm σ·bound·√d/N.
 
     *Formal guarantees.* A row's part of Σ x/bound has norm at most 1: adding or removing it moves the sum by
     at most 1, replacing it by at most 2. Noise of std σ makes it one Gaussian release with q = 1. Multiplying
@@ -72,7 +72,7 @@ class PrivateCentering:
     def __post_init__(self) -> None:
         check_dimensions(self.dimensions, self.inputs, f"features.inputs = {self.inputs}")
         _validate.number("features.noise_multiplier", self.noise_multiplier, above=0)
-        _validate.number("features.bound", self.bound, above=0)
+        _validate.number("features.bound", self.bound, at_least=1e-9)
         _validate.integer("features.num_examples", self.num_examples, at_least=1)
 
     @property
@@ -113,7 +113,7 @@ class PrivateCentering:
 
 
 def sum_of_clipped(rows: Inputs, bound: float) -> NDArray[np.float64]:
-    """Σ x/bound, each x clipped to norm `bound` before, shape (N, d) to (d,); non-finite rows count as zero."""
+    """Σ x/bound, each x clipped to norm `bound`, shape (N, d) to (d,); non-finite rows count as zero."""
     total = np.zeros(rows.shape[1])
     for start in range(0, len(rows), _CHUNK):
         part = rows[start : start + _CHUNK].astype(np.float64)
