@@ -151,13 +151,22 @@ def _group_in_words(group: Group) -> str:
 
 
 def _steps_in_words(plan: PrivacyPlan) -> str:
-    words = f"T = {plan.steps:,} lots ({plan.steps / plan.lots_per_epoch:.4g} epochs)"
+    words = (
+        f"T = {plan.steps:,} lots ({plan.steps / plan.lots_per_epoch:.4g} epochs{_charged_in_words(plan)})"
+    )
     if plan.guarantee is None or plan.guarantee.budget.epsilon is None:
         return words
     if plan.steps_asked == plan.steps:
         return f"{words}, as configured; the budget holds to the end"
     asked = "" if plan.steps_asked is None else f" of {plan.steps_asked:,} configured"
     return f"{words}{asked}: all that ε = {plan.guarantee.budget.epsilon:g} pays for"
+
+
+def _charged_in_words(plan: PrivacyPlan) -> str:
+    every = plan.lots_per_charge
+    if plan.guarantee is None or every == 1:
+        return ""
+    return f", charged as {-(-plan.steps // every):,} whole ones of {every:,} lots"
 
 
 def _guarantee_rows(plan: PrivacyPlan, at_end: Sequence[PrivacyBound]) -> list[tuple[str, str]]:

@@ -7,16 +7,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import final
 
-import numpy as np
 import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
+from dpexp._validate import UserError
 from dpexp.augmentation import Views
-from dpexp.data import Dataset, Examples, Splits
-from dpexp.features import Features, FittedFeatures
+from dpexp.data import AnyExamples, Dataset, Examples, Rows, Splits
+from dpexp.data.reading import ReadByWorkers, Store, Tensors, Wanted, contents
+from dpexp.features import Features, FittedFeatures, NoFeatures
 from dpexp.ledger import Ledger
-from dpexp.lots import LotSource
+from dpexp.lots import DrawnLot, LotSource
 from dpexp.noise import Noise
 from dpexp.plan import PrivacyPlan
 from dpexp.streams import Stream
@@ -26,6 +27,7 @@ __all__ = ["Lot", "LotDataModule", "Lots"]
 # What depends on private rows is said here, and nowhere in strict mode.
 _nonprivate_log = logging.getLogger("dpexp.nonprivate")
 _EVALUATION_BATCH = 2000
+_EVALUATION_VALUES = 2**24  # in a batch: 64 MB as float32
 
 
 @final
@@ -59,12 +61,11 @@ class Lots:
         self,
         plan: PrivacyPlan,
         source: LotSource,
-        inputs: Tensor,
-        targets: Tensor,
+        store: Store,
         views: Callable[[Tensor, int], Tensor],
         first: int = 0,
     ) -> None:
-        self._plan, self._source, self._inputs, self._targets = plan, source, inputs, targets
+        self._plan, self._source, self._store = plan, source, store
         self._views, self._first = views, first
         self.drawn = 0
 
@@ -72,27 +73,35 @@ class Lots:
         return self._plan.steps - self._first
 
     def __iter__(self) -> Iterator[Lot]:
+        for drawn, inputs, targets in self._store.read(self._wanted()):
+            self.drawn += 1
+            members = {name: torch.from_numpy(member) for name, member in drawn.members.items()}
+            yield Lot(drawn.index, self._views(inputs, drawn.index), targets, members)
+
+    def _wanted(self) -> Iterator[Wanted[DrawnLot]]:
         for index in range(self._first, self._plan.steps):
             drawn = self._source.draw(index, self._plan.step(index).lots)
-            self.drawn += 1
-            rows = torch.from_numpy(drawn.rows)
-            members = {name: torch.from_numpy(member) for name, member in drawn.members.items()}
-            yield Lot(index, self._views(self._inputs[rows], index), self._targets[rows], members)
+            yield Wanted(index, drawn, drawn.rows)
 
 
 class _Batches:
-    """Consecutive slices of an evaluation split."""
+    """Consecutive rows of an evaluation split."""
 
-    def __init__(self, inputs: Tensor, targets: Tensor) -> None:
-        self._inputs, self._targets = inputs, targets
+    def __init__(self, store: Store, dimensions: int) -> None:
+        self._store = store
+        self._rows = max(1, min(_EVALUATION_BATCH, _EVALUATION_VALUES // dimensions))
 
     def __len__(self) -> int:
-        return -(-len(self._targets) // _EVALUATION_BATCH)
+        return -(-len(self._store) // self._rows)
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        for start in range(0, len(self._targets), _EVALUATION_BATCH):
-            rows = slice(start, start + _EVALUATION_BATCH)
-            yield self._inputs[rows], self._targets[rows]
+        for _, inputs, targets in self._store.read(self._wanted()):
+            yield inputs, targets
+
+    def _wanted(self) -> Iterator[Wanted[None]]:
+        for number in range(len(self)):
+            first = number * self._rows
+            yield Wanted(number, None, range(first, min(first + self._rows, len(self._store))))
 
 
 class LotDataModule(pl.LightningDataModule):
@@ -127,15 +136,16 @@ class LotDataModule(pl.LightningDataModule):
         self._views = _as_they_are if views is None else partial(views.of, stream=lots.child("views"))
         self._fitted = fitted
         self._splits: Splits | None = None
-        self._tensors: dict[str, tuple[Tensor, Tensor]] = {}
+        self._stores: dict[str, Store] = {}
         self._lots: Lots | None = None
 
     def prepare_data(self) -> None:
         """Finds, verifies and reads the data; releases nothing."""
-        if self._splits is not None or self._tensors:
+        if self._splits is not None or self._stores:
             return
         self._splits = self._data.load()
         rows = len(self._splits.train)
+        self._plan.check_rows(rows)
         if rows != self._data.num_examples:
             _nonprivate_log.warning(
                 "nonprivate: %s has %d training rows, declared are data.num_examples = %d. The data are used "
@@ -146,37 +156,56 @@ class LotDataModule(pl.LightningDataModule):
             )
 
     def setup(self, stage: str) -> None:
-        """Fits the features once (charged) and turns the splits into tensors."""
-        if self._tensors:
+        """Fits the features once (charged) and makes the splits readable."""
+        if self._stores:
             return
         self.prepare_data()
         assert self._splits is not None
-        fitted = self._fit(self._splits) if self._fitted is None else self._fitted
-        self._tensors = {
-            "train": _as_tensors(self._splits.train, fitted.transform(self._splits.train.inputs)),
-            "test": _as_tensors(self._splits.test, fitted.transform(self._splits.test.inputs)),
-        }
-        if self._splits.validation_is_test:
-            self._tensors["validation"] = self._tensors["test"]
-        else:
-            validation = self._splits.validation
-            self._tensors["validation"] = _as_tensors(validation, fitted.transform(validation.inputs))
+        self._check_features(self._splits.train)
+        fitted = self._fit(self._splits.train) if self._fitted is None else self._fitted
+        self._stores = self._made(self._splits, fitted)
         self._splits = None  # the pixels are not needed any more
         self.fitted = fitted
-        inputs, targets = self._tensors["train"]
         self._lots = Lots(
             self._plan,
-            LotSource(self._plan.sampling, self._stream, len(targets)),
-            inputs,
-            targets,
+            LotSource(self._plan.sampling, self._stream, len(self._stores["train"])),
+            self._stores["train"],
             self._views,
             first=self._ledger.steps,
         )
 
-    def _fit(self, splits: Splits) -> FittedFeatures:
+    def _check_features(self, train: AnyExamples) -> None:
+        """Refuses features that cannot be had of these examples, before anything is charged for them."""
+        if isinstance(self._features, NoFeatures):
+            return
+        if self._data.vocabulary is not None:
+            hint = "Features are computed from values, and token ids are names: use features=none."
+            raise UserError(f"features: found inputs that are token ids, expected values.\n{hint}")
+        if isinstance(train, Rows):
+            raise UserError(
+                "features: found a data set that is read lot by lot, expected rows in memory, as features "
+                "are computed once, beforehand.\nSet data.in_memory to true, or use features=none."
+            )
+
+    def _fit(self, train: AnyExamples) -> FittedFeatures:
         for release in self._features.releases:
             self._ledger.charge(release)  # before the noise of `fit` is drawn
-        return self._features.fit(splits.train.inputs, self._noise)
+        # Where rows are read lot by lot there are no features, and nothing is fitted.
+        inputs = train.inputs if isinstance(train, Examples) else train.read(())[0]
+        return self._features.fit(inputs, self._noise)
+
+    def _made(self, splits: Splits, fitted: FittedFeatures) -> dict[str, Store]:
+        stores = {name: self._store(getattr(splits, name), name, fitted) for name in ("train", "test")}
+        shared = splits.validation is splits.test
+        return stores | {
+            "validation": stores["test"] if shared else self._store(splits.validation, "validation", fitted)
+        }
+
+    def _store(self, examples: AnyExamples, split: str, fitted: FittedFeatures) -> Store:
+        if isinstance(examples, Examples):
+            return Tensors(examples, fitted.transform)
+        draws = self._stream.child(f"reading {split}")
+        return ReadByWorkers(examples, lambda position: int(draws.generator(position).integers(2**63)))
 
     def train_dataloader(self) -> Lots:
         """The lots t = 0 … T-1, or those that are left of a run that goes on."""
@@ -190,24 +219,23 @@ class LotDataModule(pl.LightningDataModule):
 
     def val_dataloader(self) -> _Batches:
         """The validation split, which may be the test split."""
-        return _Batches(*self._tensors["validation"])
+        return self._batches("validation")
 
     def test_dataloader(self) -> _Batches:
         """The test split."""
-        return _Batches(*self._tensors["test"])
+        return self._batches("test")
 
     def digest(self, key: bytes) -> str:
         """A digest of the training rows under a local secret; a plain hash would confirm membership."""
         assert self._splits is not None
         digest = hashlib.blake2b(key=key, digest_size=16)
-        digest.update(np.ascontiguousarray(self._splits.train.inputs).data)
-        digest.update(np.ascontiguousarray(self._splits.train.targets).data)
+        for part in contents(self._splits.train):
+            digest.update(part)
         return digest.hexdigest()
+
+    def _batches(self, split: str) -> _Batches:
+        return _Batches(self._stores[split], self._data.dimensions)
 
 
 def _as_they_are(inputs: Tensor, lot: int) -> Tensor:
     return inputs
-
-
-def _as_tensors(examples: Examples, inputs: np.ndarray) -> tuple[Tensor, Tensor]:
-    return torch.from_numpy(np.ascontiguousarray(inputs)), torch.from_numpy(examples.targets)

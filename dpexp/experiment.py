@@ -1,7 +1,7 @@
 """`Experiment`: everything a task needs, as objects. No Hydra, and no torch until it trains."""
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, final
 
 from dpexp import _validate
@@ -9,7 +9,7 @@ from dpexp.accounting import AnyAccountant
 from dpexp.budgets import FIXED, BudgetRule
 from dpexp.data import Dataset
 from dpexp.features import Features
-from dpexp.lots import PoissonSampling
+from dpexp.lots import Sampling
 from dpexp.options import Options
 from dpexp.plan import PrivacyPlan
 from dpexp.privacy import DPSGD, Privacy
@@ -76,6 +76,8 @@ class Experiment:
         strict: Only what the guarantee covers is recorded or shown, and noise is secure, whatever
             `privacy.noise` says.
         resume: `last`, or the id of an MLflow run that goes on; None starts a new run.
+        vary: Makes the experiment that more overrides of the same command line would; None without one.
+        tags: Tags of its MLflow run beside dpexp's own.
         options: How it is computed and shown; None for what the root keys of `config` say.
         budget: What its spending is held to.
     """
@@ -84,7 +86,7 @@ class Experiment:
     data: Dataset
     features: Features
     privacy: Privacy
-    sampling: PoissonSampling
+    sampling: Sampling
     accountant: AnyAccountant
     model: "Callable[[], nn.Module]"
     optimizer: "Callable[[Iterable[nn.Parameter]], optim.Optimizer]"
@@ -96,6 +98,8 @@ class Experiment:
     strict: bool = False
     config: Mapping[str, Any]
     resume: str | None = None
+    vary: "Callable[[Sequence[str]], Experiment] | None" = None
+    tags: Mapping[str, str] = field(default_factory=dict)
     options: Options | None = None
     budget: BudgetRule = FIXED
 

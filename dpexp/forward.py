@@ -14,7 +14,15 @@ from torch import Tensor, nn
 from torch.utils import _pytree
 
 from dpexp import _validate
-from dpexp.gradients import Checked, ClipGroup, ClippedSum, Loss, check_model, grouped_clipped_sum
+from dpexp.gradients import (
+    Checked,
+    ClipGroup,
+    ClippedSum,
+    Compiled,
+    Loss,
+    check_model,
+    grouped_clipped_sum,
+)
 from dpexp.memory import Halving
 
 __all__ = ["LotPass"]
@@ -34,18 +42,27 @@ class LotPass:
             example's. Its gradient is then the mean over the views *before* it is clipped (De et al., 2022,
             arXiv 2204.13650), so that one example's share is still at most C. None for
             inputs (B, …).
+        compiler: Backend of `torch.compile` for per-example gradients that are written out; None for
+            book-keeping in one pass.
 
     Raises:
-        UserError: The model, or a part of it, comes from `torch.compile`.
+        UserError: The model, or a part of it, comes from `torch.compile`; or there is no such compiler.
     """
 
     def __init__(
-        self, model: nn.Module, loss: Loss, *, autocast: torch.dtype | None = None, views: int | None = None
+        self,
+        model: nn.Module,
+        loss: Loss,
+        *,
+        autocast: torch.dtype | None = None,
+        views: int | None = None,
+        compiler: str | None = None,
     ) -> None:
         _refuse_compiled(model)
         self._trained = _Named.around(model, autocast, views)
         self._tried = _Named.around(model, None, views)
         self._loss = loss if views is None else partial(_mean_over_views, loss, views)
+        self._engine = None if compiler is None else Compiled(compiler)
         self._halving = Halving()
 
     def clipped_sum(
@@ -58,7 +75,15 @@ class LotPass:
         named, clipped = self._trained, self._trained.inner(groups)
         with torch.autocast(inputs.device.type, enabled=False):
             found = self._halving.run(
-                partial(grouped_clipped_sum, named.module, self._loss, inputs, targets, clipped),
+                partial(
+                    grouped_clipped_sum,
+                    named.module,
+                    self._loss,
+                    inputs,
+                    targets,
+                    clipped,
+                    engine=self._engine,
+                ),
                 size=physical_batch_size,
                 rows=len(inputs),
             )
@@ -67,7 +92,8 @@ class LotPass:
     def check(self, inputs: Tensor, targets: Tensor, groups: Sequence[ClipGroup]) -> Checked:
         """The behavioural check in full precision: rounding would hide what it looks for."""
         named = self._tried
-        return check_model(named.module, self._loss, inputs, targets, named.inner(groups))
+        clipped = named.inner(groups)
+        return check_model(named.module, self._loss, inputs, targets, clipped, engine=self._engine)
 
 
 def _refuse_compiled(model: nn.Module) -> None:
@@ -77,7 +103,8 @@ def _refuse_compiled(model: nn.Module) -> None:
             raise _validate.UserError(
                 f"model: found {name or 'the model'} compiled by torch.compile, expected it as it is."
                 "\nThe gradient engine reads each call that uses a parameter, and compiling hides them: "
-                "torch.func would have to write out B gradients of all parameters. Leave out torch.compile."
+                "torch.func would have to write out B gradients of all parameters. Leave out torch.compile; "
+                "compile=inductor compiles that."
             )
 
 

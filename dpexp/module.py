@@ -62,6 +62,7 @@ class DPModule(pl.LightningModule):
         ema: Decay of an average of the weights, which is then what is evaluated; None for none.
         autocast: Lower precision of the forward and backward pass, as of `LotPass`.
         views: K where a lot's inputs are (n, K, …), as of `LotPass`.
+        compiler: Of the gradients, as of `LotPass`.
     """
 
     def __init__(
@@ -77,13 +78,14 @@ class DPModule(pl.LightningModule):
         ema: float | None = None,
         autocast: torch.dtype | None = None,
         views: int | None = None,
+        compiler: str | None = None,
     ) -> None:
         super().__init__()
         self.automatic_optimization = False
         self.model, self.plan, self.ledger = model, plan, ledger
         self._groups = plan.assign(trainable_names(model))
         self.sanitizer = Sanitizer(self._groups, noise)
-        self._pass = LotPass(model, classification_loss, autocast=autocast, views=views)
+        self._pass = LotPass(model, classification_loss, autocast=autocast, views=views, compiler=compiler)
         self.average = None if ema is None else WeightAverage(model, decay=ema)
         self.observation: Observation | None = None
         self.evaluation: Evaluation | None = None

@@ -59,12 +59,14 @@ class Options:
         ema: Decay in [0, 1) of an average of the weights, which is then what is evaluated; None for none.
         memory_mb: MiB > 0 for the tensors of a microbatch, where `physical_batch_size` is `auto`.
         views: `count`, and `transform` with a `_target_`: augmented views of each example; None for none.
+        compile: Backend of `torch.compile` for the gradients, such as `inductor`; None for book-keeping.
         checkpoint: How often the state of training is kept, and how many of the newest.
     """
 
     ema: float | None = None
     memory_mb: float = 1024
     views: Mapping[str, Any] | None = None
+    compile: str | None = None
     checkpoint: Checkpointing = Checkpointing()
 
     def __post_init__(self) -> None:

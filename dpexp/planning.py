@@ -1,7 +1,7 @@
 """All the privacy arithmetic of a plan as figures: at the end, by release, by epoch. No data, no torch."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dpexp.accounting import (
@@ -9,12 +9,14 @@ from dpexp.accounting import (
     Kind,
     Phase,
     PrivacyBound,
+    RenyiAccountant,
     UnsupportedEventError,
     accountants_by_name,
     as_accountant,
     total,
 )
 from dpexp.accounting.filter_accountant import FilterOrders
+from dpexp.lots import PartitionSampling, PoissonSampling
 from dpexp.plan import Guarantee, PrivacyPlan
 
 __all__ = ["Milestone", "PlanFigures", "Refusal", "Share", "epsilons_at_end", "plan_as_json", "plan_figures"]
@@ -98,6 +100,8 @@ def epsilons_at_end(
 ) -> tuple[tuple[PrivacyBound, ...], tuple[Refusal, ...]]:
     """ε of the whole run under every accountant, the configured one first, and who refuses and why.
 
+    Shuffled lots get one more figure, a heuristic: `as_if_poisson`.
+
     Args:
         plan: The run's.
         lost: What was charged besides, where the run was interrupted.
@@ -117,6 +121,8 @@ def epsilons_at_end(
             bounds.append(_epsilon(plan.guarantee, accountant, phases))
         except UnsupportedEventError as error:
             refusals.append(Refusal(accountant.name, str(error).splitlines()[0]))
+    if isinstance(plan.sampling, PartitionSampling):
+        bounds.append(_as_if_poisson(plan, plan.guarantee))
     return tuple(bounds), tuple(refusals)
 
 
@@ -165,6 +171,13 @@ def _epsilon(guarantee: Guarantee, accountant: AnyAccountant, phases: Sequence[P
     if accountant.kind is not Kind.CERTIFIED and len(phases) > _MOST_PHASES:
         raise UnsupportedEventError(f"More than {_MOST_PHASES} different lots: an estimate would take long.")
     return total(guarantee.charged_account(accountant), phases)
+
+
+def _as_if_poisson(plan: PrivacyPlan, guarantee: Guarantee) -> PrivacyBound:
+    """ε if lots were Poisson, as Abadi et al. (2016) quote for the shuffled lots they ran: no bound."""
+    poisson, accountant = replace(plan, sampling=PoissonSampling()), RenyiAccountant()
+    bound = total(guarantee.charged_account(accountant), list(poisson.phases(plan.steps)))
+    return bound.described(kind=Kind.HEURISTIC, accountant="as_if_poisson")
 
 
 def _shares(plan: PrivacyPlan, guarantee: Guarantee) -> tuple[Share, ...]:

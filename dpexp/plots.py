@@ -1,42 +1,118 @@
-"""Curves of ε, as a PNG and in the terminal."""
+"""Curves of ε and accuracy, as files and in the terminal."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-__all__ = ["Line", "save_png", "terminal_plot"]
+__all__ = ["Chart", "Line", "save_charts", "save_png", "terminal_plot"]
 
 _MARKERS = ("•", "x", "o", "+", "*", "#")
 _STYLES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)))  # told apart without colour
+_POINTS = ("o", "s", "^", "D", "v", "x")
+_MOST_POINTS = 20  # a line of more is drawn without marks
 
 
 @dataclass(frozen=True)
 class Line:
-    """One curve; its label says what kind of figure it shows."""
+    """One curve; its label says what kind of figure it shows.
+
+    Attributes:
+        spread: Least and greatest y at each x, or nothing.
+    """
 
     label: str
     x: Sequence[float]
     y: Sequence[float]
+    spread: Sequence[tuple[float, float]] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chart:
+    """One pair of axes.
+
+    Attributes:
+        right: Lines on a second, logarithmic y axis.
+        reference: An x that is marked.
+    """
+
+    lines: Sequence[Line]
+    title: str
+    x_label: str
+    y_label: str
+    x_scale: str = "linear"
+    y_scale: str = "linear"
+    right: Sequence[Line] = ()
+    right_label: str = ""
+    reference: float | None = None
 
 
 def save_png(
     lines: Sequence[Line], path: Path, *, title: str, x_label: str, y_label: str, y_scale: str = "linear"
 ) -> Path:
     """Draws the lines into a file, made whole or not at all; returns its path."""
+    chart = Chart(lines=lines, title=title, x_label=x_label, y_label=y_label, y_scale=y_scale)
+    return _save(_figure([chart], columns=1, size=(7, 4.5)), path, dpi=150)
+
+
+def save_charts(charts: Iterable[Chart], path: Path, *, columns: int) -> list[Path]:
+    """Draws the charts beside each other, as PNG and SVG under the path's name; returns both paths."""
+    charts = list(charts)
+    columns = min(columns, len(charts))
+    rows = math.ceil(len(charts) / columns)
+    figure = _figure(charts, columns=columns, size=(max(4 * columns, 7), max(3 * rows, 4)))
+    return [_save(figure, path.with_suffix(suffix), dpi=100) for suffix in (".png", ".svg")]
+
+
+def _figure(charts: Sequence[Chart], *, columns: int, size: tuple[float, float]) -> Any:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    for line, style in zip(lines, _STYLES * len(lines), strict=False):
-        axes.plot(line.x, line.y, linestyle=style, label=line.label)
-    axes.set(title=title, xlabel=x_label, ylabel=y_label, yscale=y_scale)
+    for index, chart in enumerate(charts, start=1):
+        _draw(figure.add_subplot(math.ceil(len(charts) / columns), columns, index), chart)
+    return figure
+
+
+def _draw(axes: Any, chart: Chart) -> None:
+    handles = _draw_lines(axes, chart.lines, first=0)
+    axes.set(title=chart.title, xlabel=chart.x_label, ylabel=chart.y_label)
+    axes.set(xscale=chart.x_scale, yscale=chart.y_scale)
+    if chart.x_scale == "log":
+        ticks = sorted({x for line in chart.lines for x in line.x})
+        axes.set_xticks(ticks, [f"{x:g}" for x in ticks])
+        axes.minorticks_off()
     axes.grid(alpha=0.3)
-    axes.legend()
+    if chart.reference is not None:
+        axes.axvline(chart.reference, color="grey", linestyle=":", linewidth=1)
+    if chart.right:
+        right = axes.twinx()
+        right.set(ylabel=chart.right_label, yscale="log")
+        handles += _draw_lines(right, chart.right, first=len(chart.lines))
+    if len(handles) > 1:
+        axes.legend(handles=handles)
+
+
+def _draw_lines(axes: Any, lines: Sequence[Line], *, first: int) -> list[Any]:
+    handles = []
+    for number, line in enumerate(lines, start=first):
+        style, mark = _STYLES[number % len(_STYLES)], _POINTS[number % len(_POINTS)]
+        mark = mark if len(line.x) <= _MOST_POINTS else ""
+        handles += axes.plot(
+            line.x, line.y, linestyle=style, marker=mark, color=f"C{number}", label=line.label
+        )
+        if line.spread:
+            low, high = zip(*line.spread, strict=True)
+            axes.fill_between(line.x, low, high, color=f"C{number}", alpha=0.2, linewidth=0)
+    return handles
+
+
+def _save(figure: Any, path: Path, *, dpi: int) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial.png")
-    figure.savefig(partial, dpi=150)
+    partial = path.with_suffix(f".partial{path.suffix}")
+    figure.savefig(partial, dpi=dpi)
     partial.replace(path)
     return path
 

@@ -12,7 +12,6 @@ import torch
 import yaml
 
 from dpexp import __version__
-from dpexp._validate import UserError
 from dpexp.accounting import Kind, PrivacyBound
 from dpexp.datamodule import LotDataModule
 from dpexp.experiment import Experiment, Result
@@ -22,9 +21,9 @@ from dpexp.plan import PrivacyPlan
 from dpexp.planning import plan_as_json
 from dpexp.statement import statement
 from dpexp.strict import CoveredRun
-from dpexp.tracking import Run, flatten, runs_like, shown_uri
+from dpexp.tracking import Run, flatten, shown_uri
 
-__all__ = ["PLAN_TAG", "check_data", "record_end", "record_start", "split_prefix"]
+__all__ = ["PLAN_TAG", "record_end", "record_start", "split_prefix"]
 
 PLAN_TAG = "dpexp.plan_hash"
 
@@ -48,23 +47,6 @@ def record_start(
         relation="none" if plan.guarantee is None else str(plan.guarantee.relation),
     )
     run.set_tags({PLAN_TAG: terms.hash.hex()})  # last: from here on the run can be resumed
-
-
-def check_data(run_id: str, experiment: Experiment, datamodule: LotDataModule) -> None:
-    """Refuses to go on with a run on other data than it started with.
-
-    Raises:
-        UserError: The digests of the training rows differ.
-    """
-    [found] = runs_like(experiment.tracking, experiment.name, run_id=run_id, tags={})
-    inputs = found.inputs
-    before = {given.dataset.digest for given in (inputs.dataset_inputs if inputs else ())}
-    now = datamodule.digest(experiment.tracking.dataset_key())
-    if before and now not in before:
-        raise UserError(
-            f"data: run {run_id} was started on other training rows than {experiment.data.name} has.\n"
-            "Resume it with the files that it was started with, or start a new run."
-        )
 
 
 def record_end(
@@ -162,7 +144,7 @@ def _tags(experiment: Experiment, plan: PrivacyPlan) -> dict[str, str]:
         tags["dpexp.strict"] = "true"
     if plan.deterministic:
         tags["dpexp.deterministic"] = "true"
-    return tags
+    return {**experiment.tags, **tags}
 
 
 def _log_model(run: Run | CoveredRun, module: DPModule, datamodule: LotDataModule) -> None:

@@ -11,7 +11,14 @@ from dpexp.checkpoint import Checkpoint, CheckpointFolder
 from dpexp.durable import make_private_folder, write_whole
 from dpexp.experiment import Experiment
 from dpexp.features import FittedFeatures, KeepsFitted
-from dpexp.ledger import Head, Journal, Ledger, LedgerError, SharedBudget, Terms
+from dpexp.ledger import (
+    Journal,
+    Ledger,
+    LedgerError,
+    SharedBudget,
+    Terms,
+    declares_filter,
+)
 from dpexp.plan import PrivacyPlan
 from dpexp.record import PLAN_TAG
 from dpexp.tracking import last_steps, runs_like
@@ -42,6 +49,35 @@ class Places:
     def terms(self) -> Path:
         """The terms in full; the ledger holds their hash."""
         return self.outputs / "ledgers" / f"{self.run_id}.json"
+
+    @property
+    def digest(self) -> Path:
+        """The keyed digest of the training rows."""
+        return self.outputs / "ledgers" / f"{self.run_id}.digest"
+
+    def keep_digest(self, digest: str) -> None:
+        """Notes which training rows the run started on.
+
+        Raises:
+            LedgerError: It cannot be written.
+        """
+        try:
+            make_private_folder(self.digest.parent)
+            write_whole(self.digest, digest.encode())
+        except OSError as error:
+            raise LedgerError(f"{self.digest}: cannot be written: {error.strerror or error}.") from error
+
+    def check_digest(self, digest: str, data: str) -> None:
+        """Refuses to go on with a run on other training rows than it started with.
+
+        Raises:
+            UserError: The digests differ, or the run's is missing.
+        """
+        if not self.digest.exists() or self.digest.read_text(encoding="ascii") != digest:
+            raise _validate.UserError(
+                f"data: run {self.run_id} was started on other training rows than {data} has.\n"
+                "Resume it with the files that it was started with, or start a new run."
+            )
 
     def checkpoints(self, keep: int) -> CheckpointFolder:
         """The checkpoints."""
@@ -106,13 +142,12 @@ def resumed(
         CheckpointError: None of its checkpoints is as it was written.
         BudgetSpentError: Nothing is left to train with, and nothing was trained.
     """
-    found = _found(experiment, terms)
+    found = _found(experiment, plan, terms)
     run_id = str(found.info.run_id)
     places = Places(experiment.tracking.folder, run_id)
-    heads = {}
-    if HEAD_TAG in found.data.tags:
-        heads["the MLflow run"] = Head.parse(found.data.tags[HEAD_TAG])
-    with Journal.open(places.ledger, run_id=run_id, terms=terms.hash, heads=heads) as journal:
+    tags = found.data.tags
+    known = {"the MLflow run": tags[HEAD_TAG]} if HEAD_TAG in tags else {}
+    with Journal.open(places.ledger, run_id=run_id, terms=terms.hash, known=known) as journal:
         folder = places.checkpoints(keep=1)
         checkpoint = folder.newest(journal, terms=terms.hash.hex())
         features = _features(experiment, folder, journal)
@@ -147,7 +182,7 @@ def _check_axis(experiment: Experiment, run_id: str, checkpoint: Checkpoint | No
         )
 
 
-def _found(experiment: Experiment, terms: Terms) -> "Found":
+def _found(experiment: Experiment, plan: PrivacyPlan, terms: Terms) -> "Found":
     wanted = experiment.resume
     assert wanted is not None
     tags = {} if wanted != "last" else _tags(experiment, terms)
@@ -155,19 +190,25 @@ def _found(experiment: Experiment, terms: Terms) -> "Found":
         experiment.tracking, experiment.name, run_id=wanted if wanted != "last" else None, tags=tags
     )
     runs = [run for run in runs if PLAN_TAG in run.data.tags]  # others ended before their first release
-    unfinished = [run for run in runs if run.info.status != "FINISHED"]
-    if unfinished:
-        _check_terms(experiment, str(unfinished[0].info.run_id), terms)
-        return unfinished[0]
+    open_ones = [run for run in runs if run.info.status != "FINISHED" or _may_go_on(run, plan)]
+    if open_ones:
+        _check_terms(experiment, str(open_ones[0].info.run_id), terms)
+        return open_ones[0]
     if runs:
         raise _validate.refuse(
             "resume",
             wanted,
             "a run that did not come to its end",
             f"Run {runs[0].info.run_id} is finished: its T was fixed beforehand, and more lots would need a "
-            "plan of their own. Start a new run without resume.",
+            "plan of their own. Start a new run without resume. (Runs with budget=filter may be prolonged.)",
         )
     raise _none(experiment, terms)
+
+
+def _may_go_on(run: "Found", plan: PrivacyPlan) -> bool:
+    """A finished run goes on where a filter was declared before it, and T is now longer."""
+    steps = run.data.metrics.get("final/steps")
+    return declares_filter(plan) and steps is not None and plan.steps > steps
 
 
 def _none(experiment: Experiment, terms: Terms) -> _validate.UserError:
@@ -203,7 +244,8 @@ def _check_terms(experiment: Experiment, run_id: str, terms: Terms) -> None:
         raise _validate.UserError(
             f"resume: run {run_id} was started with another configuration, and goes on with its own:\n"
             f"{_difference(experiment, run_id, terms)}\n"
-            "Resume it as it was, or start a new run. A longer T would be decided after seeing results."
+            "Resume it as it was, or start a new run. A longer T would be decided after seeing results: that "
+            "needs budget=filter, declared beforehand, and its order (budget.order) to stay."
         )
 
 

@@ -1,5 +1,7 @@
 """The guarantee of a run in words."""
 
+from typing import Any
+
 from dpexp.accounting import (
     Composed,
     Event,
@@ -34,11 +36,7 @@ def statement(experiment: Experiment, plan: PrivacyPlan, ledger: Ledger) -> str:
             releases=(*guarantee.releases, *_counts(plan)),
             steps=ledger.lots,
             num_examples=plan.num_examples,
-            if_sampling_fails=without_amplification(
-                _everything(plan, guarantee, ledger),
-                delta=guarantee.budget.delta,
-                relation=guarantee.relation,
-            ),
+            **_if_sampling_fails(plan, guarantee, ledger),
             randomness=KEYED if plan.deterministic else SECRET,
             not_covered=_NOT_COVERED,
             terms=_terms(guarantee, ledger),
@@ -78,7 +76,17 @@ def _forfeited(guarantee: Guarantee, ledger: Ledger) -> str:
     words = f"The model has taken {ledger.steps:,} optimizer steps. Charged besides, after an interruption: "
     parts = [f"{ledger.forfeited_lots:,} lots that were reserved and are not in the model"]
     parts += [f"{again} one-time releases that were made again"] if again > 0 else []
+    parts += ["epochs that were drawn anew"] if ledger.plan.lots_per_charge > 1 else []
     return f"{words}{'; '.join(parts)}."
+
+
+def _if_sampling_fails(plan: PrivacyPlan, guarantee: Guarantee, ledger: Ledger) -> dict[str, Any]:
+    if plan.sampling.if_known is None:
+        return {"if_sampling_fails": None}
+    bound = without_amplification(
+        _everything(plan, guarantee, ledger), delta=guarantee.budget.delta, relation=guarantee.relation
+    )
+    return {"if_sampling_fails": bound, "failed_sampling": plan.sampling.if_known}
 
 
 def _counts(plan: PrivacyPlan) -> tuple[Release, ...]:
@@ -95,4 +103,4 @@ def _everything(plan: PrivacyPlan, guarantee: Guarantee, ledger: Ledger) -> Even
     releases = (release.event for release in guarantee.releases)
     # Where T may be prolonged, the longest: whatever stop is chosen from results lies before it.
     phases = (*ledger.lost, *plan.phases(guarantee.terms.longest or ledger.steps))
-    return Composed((*releases, *(Repeated(phase.event, phase.lots) for phase in phases)))
+    return Composed((*releases, *(Repeated(phase.event, phase.charges) for phase in phases)))

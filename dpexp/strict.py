@@ -15,14 +15,15 @@ __all__ = ["ARTIFACTS", "METRICS", "PARAMS", "TAGS", "CoveredRun", "covered", "s
 # What is on these lists is public, or made from released values. Anything else is dropped, whatever it is
 # called: a new metric is not covered until somebody has thought about it.
 METRICS = (
-    r"privacy/(epsilon|delta|delta_at_budget|epsilon_\w+|clip_norm_\w+)",
+    r"privacy/(epsilon|delta|delta_at_budget|epsilon_\w+|clip_norm_\w+|realized_loss)",
+    r"budget/(epsilon_total|spent_fraction|realized_loss)",
     r"(estimate|asymptotic|heuristic|lower)/epsilon_\w+",
     r"(val|test)/(accuracy|loss)",  # of splits declared public: others are nonprivate/…
     r"final/(accuracy|epsilon|delta|steps|charged_lots|forfeited_lots)",
 )
 PARAMS = r"plan\.(steps|sampling_probability|noise_multiplier)"  # and the configuration's own keys
 TAGS = (
-    r"dpexp\.(kind|private|experiment|version|python|torch|numpy|epsilon_kind|accountant|strict|seed"
+    r"dpexp\.(kind|private|experiment|version|python|torch|numpy|epsilon_kind|accountant|strict|seed|ledger_head"
     r"|plan_hash|budget|budget_id)"
 )
 ARTIFACTS = ("config.yaml", "plan.json", "privacy_statement.txt", "model.pt")
@@ -55,7 +56,7 @@ class CoveredRun:
             self._run.record(step, kept, timestamp=self._began)
 
     def tag_soon(self, key: str, value: str) -> None:
-        """Passes on what `set_tags` would; the ledger's head is not: its length tells the lots' pace."""
+        """Passes on what `set_tags` would."""
         if _TAGS.fullmatch(key):
             self._run.tag_soon(key, value)
 

@@ -14,7 +14,7 @@ from lightning_fabric.utilities.exceptions import MisconfigurationException
 from dpexp import _validate
 from dpexp.plan import PrivacyPlan
 
-__all__ = ["autocast_of", "fit", "make_trainer", "test", "validate"]
+__all__ = ["autocast_of", "fit", "make_trainer", "refuse_reports", "test", "validate"]
 
 _FROM_THE_PLAN = "the plan sets it: change privacy.steps, privacy.epochs or privacy.epsilon"
 _MANUAL = "it would change the gradient between the sanitizer and the optimizer"
@@ -103,6 +103,18 @@ def check_trainer_keys(keys: Mapping[str, Any]) -> None:
     interval = keys.get("val_check_interval", 1)
     if not isinstance(interval, int) or interval < 1:
         raise _validate.refuse("trainer.val_check_interval", interval, "a whole number of lots >= 1")
+
+
+def refuse_reports(factory: Callable[..., pl.Trainer]) -> None:
+    """In strict mode: reports of Lightning's own that tell how long the lots took, or what was in them.
+
+    Raises:
+        UserError: One is asked for.
+    """
+    for key in ("profiler", "detect_anomaly"):
+        value = getattr(factory, "keywords", {}).get(key)
+        if value:
+            raise _validate.refuse(f"trainer.{key}", value, "this key to be absent with strict=true")
 
 
 def autocast_of(factory: Callable[..., pl.Trainer]) -> torch.dtype | None:

@@ -21,7 +21,7 @@ from dpexp.console import plan_table, show_result
 from dpexp.datamodule import LotDataModule
 from dpexp.divergence import FiniteParameters
 from dpexp.experiment import Experiment, Result
-from dpexp.features import FittedFeatures, KeepsFitted
+from dpexp.features import FittedFeatures, KeepsFitted, NoFeatures
 from dpexp.gradients import Checked
 from dpexp.ledger import Ledger, Terms
 from dpexp.memory import largest_batch
@@ -30,13 +30,13 @@ from dpexp.noise import GaussianNoise, Noise, NoNoise, SecureGaussianNoise
 from dpexp.options import Options
 from dpexp.plan import PrivacyPlan
 from dpexp.planning import epsilons_at_end
-from dpexp.record import check_data, record_end, record_start, split_prefix
+from dpexp.record import record_end, record_start, split_prefix
 from dpexp.resumption import HEAD_TAG, Places, Resumption, resumed
 from dpexp.stopping import Stopped
 from dpexp.streams import Stream
 from dpexp.strict import CoveredRun, covered, silence
 from dpexp.tracking import Run, flatten
-from dpexp.trainer import autocast_of, fit, make_trainer, test, validate
+from dpexp.trainer import autocast_of, fit, make_trainer, refuse_reports, test, validate
 
 __all__ = ["train"]
 
@@ -77,6 +77,8 @@ def _train(
             module.restore(earlier.checkpoint.state)
         # The seed governs initialisation only: dropout and the like are as secret as the lots.
         torch.manual_seed(stream.child("torch").integer())
+        if experiment.strict:
+            refuse_reports(experiment.trainer)
         trainer = make_trainer(
             experiment.trainer,
             plan=plan,
@@ -101,10 +103,9 @@ def _train(
                 _trajectory(run, experiment),
                 *_checkpoints(run, experiment, terms),
             ]
+            _record_data(experiment, run.run_id, datamodule, earlier)
             if earlier is None:
                 record_start(run, experiment, plan, datamodule, terms)
-            else:
-                check_data(run.run_id, experiment, datamodule)
             _mirror(run, ledger, share)
             _set_up(run.run_id, experiment, ledger, datamodule)
             run.record(ledger.lots, _of_features(datamodule.fitted))
@@ -157,6 +158,18 @@ def _recorded(
         run = covered(opened, flatten(experiment.config), strict=experiment.strict)
         with spending_recorded(run, ledger):
             yield run
+
+
+def _record_data(
+    experiment: Experiment, run_id: str, datamodule: LotDataModule, earlier: Resumption | None
+) -> None:
+    """Which rows a run is on is kept beside its ledger, and must stay."""
+    places = Places(experiment.tracking.folder, run_id)
+    digest = datamodule.digest(experiment.tracking.dataset_key())
+    if earlier is None:
+        places.keep_digest(digest)
+    else:
+        places.check_digest(digest, experiment.data.name)
 
 
 @contextlib.contextmanager
@@ -224,7 +237,7 @@ def _checkpoints(run: Run | CoveredRun, experiment: Experiment, terms: Terms) ->
             run_id=run.run_id,
             terms=terms.hash.hex(),
             every_seconds=settings.every_seconds,
-            noted=lambda head: run.tag_soon(HEAD_TAG, str(head)),
+            noted=lambda head: run.tag_soon(HEAD_TAG, head.hash),
         )
     ]
 
@@ -266,6 +279,7 @@ def _module(experiment: Experiment, plan: PrivacyPlan, ledger: Ledger, noise: No
         ema=_options(experiment).ema,
         autocast=autocast_of(experiment.trainer),
         views=None if views is None else views.count,
+        compiler=_options(experiment).compile,
     )
 
 
@@ -315,7 +329,10 @@ def _check(module: DPModule, experiment: Experiment) -> Checked:
     _check_outputs(
         module, inputs if _views(experiment) is None else inputs[:, 0], experiment.data.num_classes
     )
-    return module.check(inputs, targets)
+    checked = module.check(inputs, targets)
+    if _options(experiment).compile is not None:
+        module.rehearse(inputs, targets)  # the model itself, random layers and precision included
+    return checked
 
 
 def _check_outputs(module: DPModule, inputs: Tensor, num_classes: int) -> None:
@@ -353,10 +370,19 @@ def _fit_into_memory(console: Console, module: DPModule, experiment: Experiment)
 
 
 def _random_rows(experiment: Experiment, rows: int) -> tuple[Tensor, Tensor]:
+    """Random examples of the declared shape and type: never private ones."""
     views = _options(experiment).views
-    shape = (rows,) if views is None else (rows, views["count"])
-    inputs = torch.rand(*shape, experiment.features.dimensions)
-    return inputs, torch.randint(experiment.data.num_classes, (rows,))
+    count = (rows,) if views is None else (rows, views["count"])
+    return _random_inputs(experiment, count), torch.randint(experiment.data.num_classes, (rows,))
+
+
+def _random_inputs(experiment: Experiment, count: tuple[int, ...]) -> Tensor:
+    data = experiment.data
+    if not isinstance(experiment.features, NoFeatures):
+        return torch.rand(*count, experiment.features.dimensions)
+    if data.vocabulary is None:
+        return torch.rand(*count, *data.input_shape)
+    return torch.randint(data.vocabulary, (*count, *data.input_shape))
 
 
 def _check_counts(plan: PrivacyPlan, ledger: Ledger, first: int, drawn: int, stepped: int) -> None:

@@ -10,6 +10,7 @@ import pkgutil
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any, final
 
 from dpexp import _validate
@@ -30,15 +31,42 @@ class _Trusted:
         home: Where the thing must be defined: `torch.nn.modules.module.functools.partial` is below `torch.nn`
             by name only.
         kind: The class that it must derive from, by its full name; None for any class or function.
+        public: Only what the package `prefix` itself names, and nothing of the modules below it.
     """
 
     prefix: str
     home: str
     kind: str | None = None
+    public: bool = False
+
+    def covers(self, target: str) -> bool:
+        """Whether a name is below this one."""
+        if self.public:
+            return target.rpartition(".")[0] == self.prefix
+        return target == self.prefix or target.startswith(f"{self.prefix}.")
 
 
+_CLASS = "builtins.object"  # which functions do not derive from by their own __mro__
+# The rooms whose classes the config groups make; their modules hold much else.
+_ROOMS = (
+    "accounting",
+    "accounting.composition",
+    "accounting.pld",
+    "augmentation",
+    "budgets",
+    "data",
+    "features",
+    "lots",
+    "models",
+    "optimizers",
+    "privacy",
+    "reproduction",
+    "schedules",
+    "tasks",
+    "tracking",
+)
 _ALWAYS = (
-    _Trusted("dpexp", "dpexp"),
+    *(_Trusted(f"dpexp.{room}", "dpexp", _CLASS, public=True) for room in _ROOMS),
     _Trusted("torch.nn", "torch.nn", "torch.nn.modules.module.Module"),
     _Trusted("torch.optim", "torch.optim", "torch.optim.optimizer.Optimizer"),
     _Trusted("pytorch_lightning.Trainer", "pytorch_lightning", "pytorch_lightning.trainer.trainer.Trainer"),
@@ -47,7 +75,7 @@ HYDRA = (
     _Trusted("hydra._internal.core_plugins", "hydra._internal.core_plugins"),
     _Trusted("hydra_plugins", "hydra_plugins"),
     _Trusted("optuna.samplers", "optuna"),
-    _Trusted("dpexp", "dpexp"),
+    _Trusted("dpexp.plugins", "dpexp.plugins"),
 )
 """What Hydra makes of its own group: launchers, sweepers and callbacks."""
 
@@ -66,6 +94,9 @@ def require_trusted_names(node: Any, path: str = "", allowed: Sequence[_Trusted]
     elif isinstance(node, Sequence) and not isinstance(node, str | bytes):
         for index, value in enumerate(node):
             require_trusted_names(value, f"{path}{index}.", allowed)
+    elif isinstance(node, bytes | PurePath):
+        expected = "text, a number, true, false or null: YAML tags make objects"
+        raise _validate.refuse(path.rstrip("."), node, expected)
 
 
 def trusted_object(key: str, target: Any, allowed: Sequence[_Trusted] = _ALWAYS) -> Any:
@@ -96,7 +127,7 @@ def _rules(key: str, target: Any, allowed: Sequence[_Trusted]) -> list[_Trusted]
     )  # Hydra's own begin with an underscore
     if isinstance(target, str) and (internal or _NAME.fullmatch(target)):
         rules = [*allowed, *_added_by_the_user()]
-        found = [rule for rule in rules if target == rule.prefix or target.startswith(f"{rule.prefix}.")]
+        found = [rule for rule in rules if rule.covers(target)]
         if found:
             return found
     raise _refusal(key, target)

@@ -225,3 +225,30 @@ def test_a_bf16_run_has_the_epsilon_of_a_float32_run(dpexp, store):  # noqa: F81
     for index in range(10):
         ledger.reserve(plan.step(index))
     assert series(store, run, "privacy/epsilon")[10] == pytest.approx(float(ledger.epsilon()), rel=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning")  # torch's own, in dynamo
+@pytest.mark.parametrize("size", [None, 3])
+def test_compiled_gradients_are_those_of_book_keeping_for_any_number_of_rows(size):
+    model, shape = dense()
+    plain, compiled = LotPass(model, loss), LotPass(model, loss, compiler="aot_eager")
+    for rows in (7, 5, 1, 0):
+        inputs, targets = 3 * torch.randn(rows, *shape), torch.randint(3, (rows,))
+        expected = plain.clipped_sum(inputs, targets, [group(model)], size)
+        found = compiled.clipped_sum(inputs, targets, [group(model)], size)
+        torch.testing.assert_close(found.sums, expected.sums)
+        torch.testing.assert_close(found.norms, expected.norms)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning")  # torch's own, in dynamo
+def test_what_a_compiler_does_not_take_is_refused_and_said():
+    class Branching(nn.Linear):
+        def forward(self, inputs):
+            return super().forward(inputs) * (2 if float(inputs.sum()) > 0 else 1)
+
+    with pytest.raises(UserError, match="compile: torch's eager does not take the model"):
+        LotPass(Branching(4, 3), loss, compiler="eager").clipped_sum(
+            torch.randn(2, 4), torch.tensor([0, 1]), [group(nn.Linear(4, 3))], None
+        )
+    with pytest.raises(UserError, match="compile"):
+        LotPass(nn.Linear(4, 3), loss, compiler="indcutor")

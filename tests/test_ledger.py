@@ -46,9 +46,20 @@ def test_a_lot_that_releases_other_than_it_was_priced_as_is_refused(monkeypatch)
     ledger = Ledger(plan)
     for t in range(2):
         ledger.reserve(plan.step(t))
+    plan.step(4)  # forgets the stretch in which the lie was consistent
     with pytest.raises(RuntimeError, match="was priced as"):
         ledger.reserve(plan.step(2))
     assert ledger.lots == 2
+
+
+def test_where_a_schedule_lies_what_runs_is_what_was_priced(monkeypatch):
+    plan = private_plan(steps=5, noise_multiplier=Step(start=8, factor=0.5, every=2))
+    monkeypatch.setattr(Step, "changes_after", lambda self, lot, epoch: lot + 3)
+    ledger, steps = Ledger(plan), [plan.step(t) for t in range(5)]
+    for step in steps:
+        ledger.reserve(step)
+    priced = [event for phase in plan.phases(5) for event in phase.events()]
+    assert [step.event for step in steps] == priced
 
 
 def test_a_lot_of_another_plan_is_not_charged():

@@ -29,9 +29,12 @@ class Server:
         command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(self.port)]
         command += ["--backend-store-uri", f"sqlite:///{self.folder / 'server.db'}", "--workers", "1"]
         command += ["--artifacts-destination", str(self.folder / "artifacts")]
-        log = open(self.folder / "server.log", "a")  # noqa: SIM115
-        self.process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
-        deadline = time.monotonic() + 120
+        environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+        with open(self.folder / "server.log", "a") as log:
+            self.process = subprocess.Popen(
+                command, stdout=log, stderr=log, env=environment, start_new_session=True
+            )
+        deadline = time.monotonic() + 280
         while time.monotonic() < deadline:
             try:
                 with urllib.request.urlopen(f"{self.url}/health", timeout=2):
@@ -41,17 +44,20 @@ class Server:
         raise AssertionError((self.folder / "server.log").read_text()[-2000:])
 
     def kill(self):
-        os.killpg(self.process.pid, 9)
-        self.process.wait()
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, 9)
+            self.process.wait()
 
 
 @pytest.fixture
 def server(tmp_path, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", (made := Server(tmp_path)).url)
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    made.start()
-    yield made
-    made.kill()
+    try:
+        made.start()
+        yield made
+    finally:
+        made.kill()
 
 
 def test_a_run_outlives_its_server_and_is_complete_when_it_is_back(

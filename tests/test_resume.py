@@ -339,3 +339,38 @@ def test_checkpoints_hold_no_key_and_only_the_newest_stay(dpexp, store, outputs,
     secrets = [key, *(Stream(key).child(name).key for name in ("noise", "lots", "torch"))]
     for file in [*outputs.rglob("*.ckpt"), *outputs.rglob("*.ledger"), *outputs.rglob("*.json")]:
         assert not any(secret in file.read_bytes() for secret in secrets)
+
+
+FILTERED = [*SHORT[:-1], "budget=filter", "privacy.epsilon=1", "budget.order=20"]
+
+
+def test_under_a_filter_a_finished_run_may_be_prolonged_with_the_same_epsilon(dpexp, store, trace):
+    assert dpexp(*FILTERED, "privacy.steps=8") == 0
+    before = only_run(store)
+    assert dpexp(*FILTERED, "privacy.steps=12", "resume=last") == 0
+    run = only_run(store)
+    assert run.info.run_id == before.info.run_id
+    assert run.info.status == "FINISHED"
+    assert run.data.metrics["final/steps"] == run.data.metrics["final/charged_lots"] == 12
+    assert run.data.metrics["final/epsilon"] == before.data.metrics["final/epsilon"] == 1.0
+    assert len(set(trace.hashes)) == len(trace.hashes) == 12
+    check_series(store, run)
+
+
+def test_but_not_with_another_order_nor_to_a_shorter_t(dpexp, store, capsys):
+    assert dpexp(*FILTERED, "privacy.steps=8") == 0
+    run_id = only_run(store).info.run_id
+    assert dpexp(*FILTERED, "budget.order=21", "privacy.steps=12", f"resume={run_id}") == 1
+    assert "plan.guarantee.accountant.order: 20 → 21" in capsys.readouterr().err
+    assert dpexp(*FILTERED, "privacy.steps=8", "resume=last") == 1
+    assert "is finished" in capsys.readouterr().err
+
+
+def test_under_a_filter_what_a_stopped_run_has_not_drawn_is_returned(dpexp, store, trace, monkeypatch):
+    trace.act_at, trace.act = 5, lambda: os.kill(os.getpid(), signal.SIGTERM)
+    monkeypatch.setattr("dpexp.ledger.pace.Pace.next_size", lambda pace: 7)
+    assert dpexp(*FILTERED, "privacy.steps=12") == 143
+    assert dpexp(*FILTERED, "privacy.steps=12", "resume=last") == 0
+    final = only_run(store).data.metrics
+    assert final["final/forfeited_lots"] == 0
+    assert final["final/charged_lots"] == len(trace.hashes) == 12

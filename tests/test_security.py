@@ -249,7 +249,7 @@ def test_no_key_of_lots_or_noise_is_written_anywhere(dpexp, outputs, monkeypatch
 
 
 def test_what_holds_private_figures_is_readable_by_its_owner_only(tmp_path):
-    from dpexp.tracking import _made_for_its_owner
+    from dpexp.tracking.store import _made_for_its_owner
 
     path = tmp_path / "mlflow.db"
     _made_for_its_owner(path)

@@ -8,9 +8,11 @@ import time
 
 import pytest
 
-from dpexp import tracking as rooms
 from dpexp.delivery import Unavailable
 from dpexp.spool import Refused, Spool, spools
+from dpexp.tracking import connect
+from dpexp.tracking import run as runs
+from dpexp.tracking import tracking as rooms
 from tests.test_tracking import tracking
 from tests.test_training import TINY, artifact, only_run, store  # noqa: F401
 
@@ -41,10 +43,10 @@ class Flaky:
 
 @pytest.fixture
 def flaky(outputs, monkeypatch):
-    client = Flaky(rooms.connect(f"sqlite:///{outputs / 'mlflow.db'}", outputs))
+    client = Flaky(connect(f"sqlite:///{outputs / 'mlflow.db'}", outputs))
     monkeypatch.setattr(rooms, "connect", lambda uri, folder: client)
-    monkeypatch.setattr(rooms, "_PATIENCE_SECONDS", 0.0)
-    monkeypatch.setattr(rooms, "_FLUSH_SECONDS", 0.05)
+    monkeypatch.setattr(runs, "_PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(runs, "_FLUSH_SECONDS", 0.05)
     return client
 
 
@@ -143,8 +145,8 @@ def test_a_failed_run_is_failed_also_when_that_is_told_late(outputs, flaky):
 
 
 def test_memory_stays_bounded_while_the_store_is_away(outputs, flaky, monkeypatch):
-    monkeypatch.setattr(rooms, "_FLUSH_SECONDS", 3600)  # a flush that hangs
-    monkeypatch.setattr(rooms, "_MOST_IN_MEMORY", 1500)  # more than a request may carry
+    monkeypatch.setattr(runs, "_FLUSH_SECONDS", 3600)  # a flush that hangs
+    monkeypatch.setattr(runs, "_MOST_IN_MEMORY", 1500)  # more than a request may carry
     with tracking(outputs).run(name="away", run_name="one") as run:
         for step in range(3100):
             run.record(step, {"val/loss": 1.0})
@@ -155,7 +157,7 @@ def test_memory_stays_bounded_while_the_store_is_away(outputs, flaky, monkeypatc
 def test_a_locked_database_loses_nothing(outputs, monkeypatch):
     from sqlalchemy import event
 
-    monkeypatch.setattr(rooms, "_FLUSH_SECONDS", 0.05)
+    monkeypatch.setattr(runs, "_FLUSH_SECONDS", 0.05)
     with tracking(outputs).run(name="locked", run_name="one") as run:
         engine = run.client._tracking_client.store.engine
         event.listen(engine, "checkout", lambda c, *_: c.execute("PRAGMA busy_timeout=20"))  # not 5 s

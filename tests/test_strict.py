@@ -27,6 +27,8 @@ EPSILON = {
     "final/epsilon",
     "final/delta",
     "final/steps",
+    "final/charged_lots",
+    "final/forfeited_lots",
 }
 PUBLIC = {"val/accuracy", "val/loss", "test/accuracy", "test/loss", "final/accuracy"}
 TAGS = {
@@ -40,6 +42,9 @@ TAGS = {
     "dpexp.epsilon_kind",
     "dpexp.accountant",
     "dpexp.strict",
+    "dpexp.seed",
+    "dpexp.plan_hash",
+    "dpexp.budget",
     "mlflow.source.name",
     "mlflow.runName",
 }
@@ -57,9 +62,10 @@ def test_a_strict_run_stores_exactly_what_is_covered(dpexp, store, capsys, split
     with open(artifact(store, run, "config.yaml"), encoding="utf-8") as file:
         assert "noise: secure" in file.read()
     solved = {"plan.steps", "plan.sampling_probability", "plan.noise_multiplier"}
-    listed = "task data features model privacy sampling accountant optimizer schedule trainer tracking"
+    listed = "task data features model privacy sampling accountant budget optimizer schedule trainer tracking"
     groups = listed.split()
-    roots = {"seed", "strict", "physical_batch_size", "memory_mb", "ema", "views"}
+    roots = {"seed", "strict", "resume", "compile", "physical_batch_size", "memory_mb", "ema", "views"}
+    roots |= {"checkpoint.every_seconds", "checkpoint.keep"}
     assert {p for p in run.data.params if p.partition(".")[0] not in groups} == solved | roots
     with open(artifact(store, run, "privacy_statement.txt"), encoding="utf-8") as file:
         words = file.read()

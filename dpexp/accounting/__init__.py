@@ -29,6 +29,7 @@ from dpexp.accounting.budget import (
     total,
 )
 from dpexp.accounting.events import (
+    NOTHING,
     BallsAndBins,
     Composed,
     Event,
@@ -61,6 +62,7 @@ from dpexp.accounting.trajectory import epsilons_after, trajectory
 __all__ = [
     "ADAPTIVITY",
     "FIXED_BEFOREHAND",
+    "NOTHING",
     "SIXTEEN_ORDERS",
     "AbstractAccountant",
     "Account",

@@ -10,7 +10,7 @@ from dpexp.accounting import calibration
 from dpexp.accounting.accountant import AnyAccountant, Cost
 from dpexp.accounting.accountants import AbstractLogMomentAccountant, LogMoments
 from dpexp.accounting.bounds import Kind, PrivacyBound
-from dpexp.accounting.events import Event, Relation
+from dpexp.accounting.events import NOTHING, Event, Relation
 
 __all__ = ["Account", "Budget", "Phase", "delta_warning", "lots_within", "require_certified", "total"]
 
@@ -91,6 +91,8 @@ class Account:
 
     def charge(self, event: Event, times: int = 1) -> None:
         """Adds `times` of one event to the total."""
+        if event == NOTHING:
+            return
         if event != self._event:
             self.settle()
             self._event, self._price = event, self.accountant.price(event, self.relation)
@@ -125,10 +127,27 @@ class Account:
 
 @dataclass(frozen=True)
 class Phase:
-    """A stretch of lots that all release the same event."""
+    """A stretch of lots that all release the same event, each or together.
+
+    Attributes:
+        event: What a lot releases; where `every` is above 1, what so many lots in a row release together.
+        lots: How many lots there are.
+        every: B >= 1, how many lots one event covers. It is charged at the first of them, and whole also
+            where the stretch ends before the last.
+    """
 
     event: Event
     lots: int
+    every: int = 1
+
+    @property
+    def charges(self) -> int:
+        """How often `event` is charged: ⌈lots/B⌉."""
+        return -(-self.lots // self.every)
+
+    def events(self) -> Iterator[Event]:
+        """What each lot is charged as."""
+        return (NOTHING if lot % self.every else self.event for lot in range(self.lots))
 
 
 def lots_within(account: Account, phases: Iterable[Phase]) -> int:
@@ -144,11 +163,11 @@ def lots_within(account: Account, phases: Iterable[Phase]) -> int:
     """
     spent, admitted = account.cost, 0
     for phase, price in _priced(account, phases):
-        fit = _repetitions(account, spent, price, phase.lots)
-        admitted += fit
-        if fit < phase.lots:
+        fit = _repetitions(account, spent, price, phase.charges)
+        admitted += min(fit * phase.every, phase.lots)
+        if fit < phase.charges:
             break
-        spent = spent + phase.lots * price
+        spent = spent + phase.charges * price
     return admitted
 
 
@@ -156,12 +175,12 @@ def total(account: Account, phases: Sequence[Phase]) -> PrivacyBound:
     """ε after all the phases on top of what the account has been charged."""
     cost = account.cost
     for phase, price in _priced(account, phases):
-        cost = cost + phase.lots * price
+        cost = cost + phase.charges * price
     return account._epsilon(cost)
 
 
 def _priced(account: Account, phases: Iterable[Phase]) -> Iterator[tuple[Phase, Cost]]:
-    """Each phase with the cost of one of its lots; long schedules of distinct lots are priced together."""
+    """Each phase with the cost of its event; long schedules of distinct lots are priced together."""
     accountant, rest = account.accountant, iter(phases)
     while block := list(itertools.islice(rest, _BLOCK)):
         if isinstance(accountant, AbstractLogMomentAccountant) and len(block) > _FEW:

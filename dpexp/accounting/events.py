@@ -14,6 +14,7 @@ from typing import NoReturn, TypeAlias
 from dpexp import _validate
 
 __all__ = [
+    "NOTHING",
     "BallsAndBins",
     "Composed",
     "Event",
@@ -168,6 +169,10 @@ class Composed:
 Event: TypeAlias = (
     Gaussian | PoissonSampled | FixedSizeSampled | Partitioned | BallsAndBins | Repeated | Composed
 )
+
+
+NOTHING = Composed(())
+"""What costs nothing: no release, or one that an earlier charge covers."""
 
 
 @dataclass(frozen=True)

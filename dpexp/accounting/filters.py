@@ -201,10 +201,10 @@ def _lots_admitted(
     lots, spent = np.zeros(len(budgets)), np.zeros(len(budgets))
     running = np.ones(len(budgets), dtype=bool)
     for phase, alpha in zip(planned, filter_moments_of(planned, relation, orders), strict=True):
-        fit = np.where(running, _whole_lots(budgets - spent, alpha, phase.lots), 0.0)
-        lots += fit
+        fit = np.where(running, _whole_lots(budgets - spent, alpha, phase.charges), 0.0)
+        lots += np.minimum(fit * phase.every, phase.lots)
         spent += fit * np.where(fit > 0, alpha, 0.0)
-        running &= fit == phase.lots
+        running &= fit == phase.charges
     return _Admitted(lots, spent)
 
 

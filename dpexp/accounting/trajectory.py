@@ -53,8 +53,8 @@ def trajectory(
     curves = [np.empty(0)]
     for phase in phases:
         alpha = accountant.price(phase.event, relation).alpha
-        curves += _phase(accountant, spent, alpha, phase.lots, delta)
-        spent = spent + (phase.lots * LogMoments(alpha)).alpha
+        curves += _phase(accountant, spent, alpha, phase, delta)
+        spent = spent + (phase.charges * LogMoments(alpha)).alpha
     return np.concatenate(curves)
 
 
@@ -88,10 +88,11 @@ def _cost(accountant: AnyAccountant, relation: Relation, events: Sequence[Event]
 
 
 def _phase(
-    accountant: AbstractLogMomentAccountant, spent: Array, alpha: Array, lots: int, delta: float
+    accountant: AbstractLogMomentAccountant, spent: Array, alpha: Array, phase: Phase, delta: float
 ) -> list[Array]:
     curves = []
-    for start in range(0, lots, _BLOCK):
-        counts = np.arange(start + 1.0, min(start + _BLOCK, lots) + 1)
+    for start in range(0, phase.lots, _BLOCK):
+        lots = np.arange(start + 1.0, min(start + _BLOCK, phase.lots) + 1)
+        counts = np.ceil(lots / phase.every)
         curves.append(accountant.epsilons(spent + counts[:, np.newaxis] * alpha, delta))
     return curves

@@ -22,9 +22,18 @@ class FilterBudget:
 
     The claim is (`privacy.epsilon`, `privacy.delta`), also when T is prolonged after results were seen
     (Feldman and Zrnic, 2021, arXiv 2008.11193; proof in `accounting.filters`).
+
+    Attributes:
+        order: λ >= 1 of the filter; None for the one that admits most of the plan. A run that is prolonged
+            keeps the order that it started with.
     """
 
     shared = False
+    order: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.order is not None:
+            _validate.integer("budget.order", self.order, at_least=1)
 
     def solver(self, accountant: AnyAccountant) -> AnyAccountant:
         """The orders that the filter can be given.
@@ -48,7 +57,7 @@ class FilterBudget:
         _validate.number("privacy.epsilon", budget.epsilon, above=0, hint=hint)
         planned = [*guarantee.phases_before, *draft.phases(draft.foreseeable)]
         require_lotwise(planned, "filter")
-        order = best_filter_order(planned, budget, guarantee.relation)
+        order = self.order or best_filter_order(planned, budget, guarantee.relation)
         accountant = FilterAccountant(order=order, budget=budget)
         filtered = replace(guarantee, accountant=accountant, companions=())
         longest = _longest(filtered, draft)

@@ -3,15 +3,17 @@
 import functools
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import hydra
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from hydra.types import RunMode
 from hydra.utils import instantiate
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from dpexp._validate import UserError
@@ -20,7 +22,7 @@ from dpexp.cli.guard import check_composed, install
 from dpexp.cli.keys import check_group, check_root
 from dpexp.cli.resolvers import register
 from dpexp.stopping import Stopped, answer_signals
-from dpexp.trust import trusted_object
+from dpexp.trust import require_trusted_names, trusted_object
 
 if TYPE_CHECKING:
     from dpexp.experiment import Experiment
@@ -32,6 +34,7 @@ register()
 install()  # on import, so that it holds in the processes that launchers start
 
 _PARTS = ("data", "features", "privacy", "sampling", "accountant", "budget", "schedule", "tracking")
+_HEAVY = ("model", "optimizer", "trainer")
 
 
 class Refused(BaseException):
@@ -74,11 +77,7 @@ def _application(config: DictConfig) -> float | None:
 
 
 def _run(config: DictConfig) -> float | None:
-    check_composed(config)
-    check_root(config, conf_dir())
-    for group in ("task", *_PARTS):
-        check_group(config, group)
-    experiment = _experiment(config)
+    experiment = _experiment(config, HydraConfig.get().runtime.choices.get("experiment"))
     task: Task = instantiate(config.task, _convert_="all")
     if task.makes:
         experiment.plan()  # impossible privacy arithmetic is refused before torch is even imported
@@ -87,12 +86,17 @@ def _run(config: DictConfig) -> float | None:
     return task.run(experiment)
 
 
-def _experiment(config: DictConfig) -> "Experiment":
+def _experiment(config: DictConfig, name: str | None) -> "Experiment":
     from dpexp.experiment import Experiment
 
+    check_composed(config)
+    require_trusted_names(_plain(config))  # what interpolations came to, too
+    check_root(config, conf_dir())
+    for group in ("task", *_PARTS):
+        check_group(config, group)
     parts = {name: instantiate(config[name], _convert_="all") for name in _PARTS}
     return Experiment(
-        name=HydraConfig.get().runtime.choices.get("experiment") or "adhoc",
+        name=name or "adhoc",
         model=functools.partial(instantiate, config.model, _convert_="all"),
         optimizer=lambda parameters: instantiate(config.optimizer, _convert_="all")(params=parameters),
         trainer=_later(config.trainer),
@@ -101,8 +105,30 @@ def _experiment(config: DictConfig) -> "Experiment":
         physical_batch_size=config.physical_batch_size,
         resume=config.resume,
         config=_plain(config),
+        vary=_vary,
         **parts,
     )
+
+
+def _vary(overrides: Sequence[str]) -> "Experiment":
+    """The experiment of this command line with more overrides at its end, and task=train."""
+    given = [override for override in HydraConfig.get().overrides.task if not _is_of_task(override)]
+    composed = GlobalHydra.instance().hydra
+    assert composed is not None
+    config = composed.compose_config(
+        "config", [*given, *overrides], RunMode.RUN, from_shell=False, with_log_configuration=False
+    )
+    name = config.hydra.runtime.choices.get("experiment")
+    with open_dict(config):
+        del config["hydra"]
+    experiment = _experiment(config, name)
+    for group in _HEAVY:
+        check_group(config, group)
+    return experiment
+
+
+def _is_of_task(override: str) -> bool:
+    return override.lstrip("+~").split("=")[0].split(".")[0] == "task"
 
 
 def _later(node: DictConfig) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.resolvers.oc import select
 
 from dpexp import _validate
 from dpexp.trust import HYDRA, require_trusted_names, trusted_object
@@ -42,6 +43,7 @@ def install() -> None:
     for maker_of_nodes in ("oc.create", "oc.decode"):  # they turn text into mappings, `_target_` included
         OmegaConf.clear_resolver(maker_of_nodes)
     OmegaConf.register_new_resolver("oc.env", _environment, replace=True)
+    OmegaConf.register_new_resolver("oc.select", _selected, replace=True)
 
 
 def check_composed(config: Any) -> None:
@@ -101,6 +103,13 @@ def _check_logging(path: str, node: Any) -> None:
         raise _validate.refuse(f"{path}.class", node["class"], f"one of {', '.join(_LOGGING)}")
     for key, value in node.items():
         _check_logging(f"{path}.{key}", value)
+
+
+def _selected(key: str, default: Any = None, *, _parent_: Any) -> Any:
+    """`oc.select`, with a default that makes no nodes."""
+    if not isinstance(default, str | int | float | bool | None):
+        raise _validate.refuse("oc.select", default, "a plain default: mappings may not come from text")
+    return select(key, default, _parent_=_parent_)
 
 
 def _environment(name: str, default: Any = _MISSING) -> Any:

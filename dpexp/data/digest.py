@@ -2,11 +2,15 @@
 
 import gzip
 import hashlib
+import io
 import zlib
 
 from dpexp.data.source import Unavailable
 
-__all__ = ["Corrupt", "verified"]
+__all__ = ["LARGEST", "Corrupt", "verified"]
+
+LARGEST = 2**30
+"""Bytes: no file of a known data set is larger, so that a file that uncompresses to more is an attack."""
 
 _GZIP_MAGIC = b"\x1f\x8b"
 
@@ -37,6 +41,10 @@ def verified(name: str, content: bytes, *, sha256: str) -> bytes:
 
 def _gunzipped(name: str, content: bytes) -> bytes:
     try:
-        return gzip.decompress(content)
+        with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
+            plain = file.read(LARGEST + 1)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise Corrupt(f"{name} is damaged: expected a whole gzip file ({error})") from error
+    if len(plain) > LARGEST:
+        raise Corrupt(f"{name} uncompresses to more than {LARGEST} bytes")
+    return plain

@@ -1,4 +1,4 @@
-"""A folder in which the user placed files by hand."""
+"""Files that lie on this machine: placed by the user, or installed with the system."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -6,27 +6,32 @@ from pathlib import Path
 from typing import final
 
 from dpexp._validate import UserError
+from dpexp.data.archive import unpacked
 from dpexp.data.digest import Corrupt, verified
 from dpexp.data.source import Source, Unavailable
 
-__all__ = ["Folder"]
+__all__ = ["Folder", "PlacedArchive"]
+
+_MEND = "Replace the file with an intact copy, or remove it to have the other sources asked."
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class Folder(Source):
-    """Files placed by hand: each plain or with `.gz`, in the folder or in its subfolder.
+    """Files in a subfolder or in the folder itself, each plain or with `.gz`.
 
     Attributes:
-        path: The folder, as set in `data.root`.
-        subfolder: Name of a folder inside it that may hold the files instead.
+        path: The folder.
+        subfolders: Names of folders inside it that are looked into first.
+        key: Where the folder is set.
     """
 
     path: Path
-    subfolder: str
+    subfolders: tuple[str, ...] = ()
+    key: str = "data.root"
 
     def __str__(self) -> str:
-        return f"data.root = {str(self.path)!r}"
+        return f"{self.key} = {str(self.path)!r}"
 
     def deliver(self, wanted: Mapping[str, str]) -> Iterator[tuple[str, bytes]]:
         """Yields the files that are there.
@@ -53,13 +58,37 @@ class Folder(Source):
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except (OSError, Corrupt) as error:
-                raise UserError(
-                    f"data.root: {error}.\n"
-                    "Replace the file with an intact copy, or remove it to have the other sources asked."
-                ) from error
+                raise UserError(f"{self.key}: {error}.\n{_MEND}") from error
         return None
 
     def _candidates(self, name: str) -> Iterator[Path]:
-        for folder in (self.path, self.path / self.subfolder):
+        for folder in (*(self.path / subfolder for subfolder in self.subfolders), self.path):
             yield folder / name
             yield folder / f"{name}.gz"
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class PlacedArchive(Source):
+    """An archive that the user placed whole in `data.root`.
+
+    Attributes:
+        path: The tar or zip file.
+    """
+
+    path: Path
+
+    def __str__(self) -> str:
+        return f"data.root: {str(self.path)!r}"
+
+    def deliver(self, wanted: Mapping[str, str]) -> Iterator[tuple[str, bytes]]:
+        """Yields the wanted files in the archive.
+
+        Raises:
+            UserError: If the archive cannot be read, is damaged, or is another one.
+        """
+        try:
+            with self.path.open("rb") as archive:
+                yield from unpacked(str(self.path), archive, wanted)
+        except (OSError, Unavailable) as error:
+            raise UserError(f"data.root: {self.path}: {error}.\n{_MEND}") from error

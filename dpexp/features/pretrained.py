@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpexp import _validate
 from dpexp.accounting import Release
-from dpexp.data import Dataset
+from dpexp.data import Dataset, Examples
 from dpexp.features.cache import FeatureCache
 from dpexp.features.features import Inputs, check_dimensions
 from dpexp.features.images import ImageShape
@@ -105,6 +105,8 @@ class Pretrained:
         from dpexp.features.public_network import trained_on
 
         train, layers = self.public.load().train, self._layers()
+        if not isinstance(train, Examples):
+            raise _validate.refuse("features.public", self.public.name, "a data set of arrays in memory")
         rows = train.inputs.reshape(len(train), -1)
 
         def trained(inputs: Inputs) -> Inputs:

@@ -14,7 +14,13 @@ from torch import Tensor, nn
 
 from dpexp import _validate
 from dpexp.gradients.calm import Calm, calm_copy
-from dpexp.gradients.clipped import ClipGroup, ClippedSum, Loss, per_example_losses
+from dpexp.gradients.clipped import (
+    ClipGroup,
+    ClippedSum,
+    ClippedSumFunction,
+    Loss,
+    per_example_losses,
+)
 from dpexp.gradients.engine import grouped_clipped_sum
 from dpexp.gradients.explanation import explain
 from dpexp.gradients.loop import loop
@@ -50,6 +56,8 @@ def check_model(
     targets: Tensor,
     groups: Sequence[ClipGroup],
     public_buffers: Collection[str] = (),
+    *,
+    engine: ClippedSumFunction | None = None,
 ) -> Checked:
     """Refuses a model whose per-example gradients depend on the other examples, or are wrong here.
 
@@ -60,6 +68,7 @@ def check_model(
         targets: Random targets, shape (B, …).
         groups: The groups that will be clipped.
         public_buffers: Names of buffers that may change, since what changes them is public.
+        engine: What will sum the gradients, if not book-keeping.
 
     Returns:
         The result, to be shown.
@@ -75,10 +84,11 @@ def check_model(
     with Calm():
         _check_buffers(trial, inputs, public_buffers)
         _check_independence(trial, loss, inputs, targets, names)
-        batch = grouped_clipped_sum(trial, loss, inputs, targets, groups)
+        batch = grouped_clipped_sum(trial, loss, inputs, targets, groups, engine=engine)
         singles = loop(trial, loss, inputs, targets, groups)
         deviation = _compare(batch, singles)
-        return Checked(len(inputs), deviation, explain(trial, inputs, names))
+        rules = explain(trial, inputs, names) if engine is None else dict.fromkeys(names, "torch.compile")
+        return Checked(len(inputs), deviation, rules)
 
 
 def _of_unlike_size(inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:

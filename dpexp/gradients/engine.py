@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from dpexp import _validate
 from dpexp.clipping import FlatClipping
 from dpexp.gradients.book_keeping import book_keeping
-from dpexp.gradients.clipped import ClipGroup, ClippedSum, Loss
+from dpexp.gradients.clipped import ClipGroup, ClippedSum, ClippedSumFunction, Loss
 from dpexp.gradients.functional import functional
 from dpexp.gradients.layout import layout_of, renewed_layout
 from dpexp.gradients.recorder import Unexpected
@@ -58,30 +58,34 @@ def grouped_clipped_sum(
     targets: Tensor,
     groups: Sequence[ClipGroup],
     physical_batch_size: int | None = None,
+    *,
+    engine: ClippedSumFunction | None = None,
 ) -> ClippedSum:
-    """The same with several groups, each with its own clip and its own members; `norms` is (G, B)."""
+    """The same with several groups, each with its own clip and its own members; `norms` is (G, B).
+
+    `engine` takes the microbatches in place of book-keeping, such as `Compiled`.
+    """
     if physical_batch_size is not None:
         _validate.integer("physical_batch_size", physical_batch_size, at_least=1)
     total = len(inputs)
     size = min(physical_batch_size or total, total) or 1
     parameters = {name: model.get_parameter(name) for group in groups for name in group.parameters}
     slices = [slice(start, start + size) for start in range(0, total, size)]
+    work = engine or partial(_microbatch, parameters)
     parts = (
-        _microbatch(
-            model, loss, inputs[rows], targets[rows], [group.of_rows(rows) for group in groups], parameters
-        )
+        work(model, loss, inputs[rows], targets[rows], [group.of_rows(rows) for group in groups])
         for rows in slices
     )
     return reduce(_add, parts) if slices else _empty(model, groups, inputs)
 
 
 def _microbatch(
+    parameters: Mapping[str, nn.Parameter],
     model: nn.Module,
     loss: Loss,
     inputs: Tensor,
     targets: Tensor,
     groups: Sequence[ClipGroup],
-    parameters: Mapping[str, nn.Parameter],
 ) -> ClippedSum:
     trained = tuple(parameters)
     layout = layout_of(model, inputs, trained)

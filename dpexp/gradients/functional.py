@@ -1,6 +1,7 @@
 """Clipped sums for any model by `torch.func`: per-example gradients of a microbatch, materialized."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +23,7 @@ from dpexp.gradients.loop import loop
 from dpexp.gradients.quiet import without_cost_warnings
 from dpexp.memory import is_out_of_memory
 
-__all__ = ["functional"]
+__all__ = ["clip", "functional", "per_example_gradients"]
 
 
 def functional(
@@ -59,18 +60,21 @@ def _refuse_hidden_parameters(loss: Loss, model: nn.Module, inputs: Tensor, targ
         )
 
 
-def _vectorized(
-    model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, groups: Sequence[ClipGroup]
-) -> ClippedSum:
-    names = [name for group in groups for name in group.parameters]
-    trained = {name: model.get_parameter(name).detach() for name in names}
+def per_example_gradients(
+    model: nn.Module, loss: Loss
+) -> Callable[[dict[str, Tensor], Tensor, Tensor], tuple[dict[str, Tensor], Tensor]]:
+    """(parameters by name, inputs (B, …), targets (B, …)) ↦ (gradients (B, *shape) by name, losses (B,))."""
 
     def example_loss(parameters: dict[str, Tensor], example: Tensor, target: Tensor) -> Tensor:
         outputs = functional_call(model, parameters, (example[None],))
         return per_example_losses(loss(outputs, target[None]), 1)[0]
 
-    gradient = vmap(grad_and_value(example_loss), in_dims=(None, 0, 0), randomness="different")
-    gradients, losses = gradient(trained, inputs, targets)
+    found: Any = vmap(grad_and_value(example_loss), in_dims=(None, 0, 0), randomness="different")
+    return found  # type: ignore[no-any-return]
+
+
+def clip(groups: Sequence[ClipGroup], gradients: Mapping[str, Tensor], losses: Tensor) -> ClippedSum:
+    """Clips gradients (B, *shape) by name that are written out, and sums them."""
     norms = of_finite_losses(torch.stack([_norms(group, gradients) for group in groups]), losses)
     weights = weights_of(groups, norms)
     dropped = ~norms.isfinite().all(dim=0)
@@ -82,7 +86,15 @@ def _vectorized(
     return ClippedSum(sums=sums, norms=norms, losses=losses.detach())
 
 
-def _norms(group: ClipGroup, gradients: dict[str, Tensor]) -> Tensor:
+def _vectorized(
+    model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, groups: Sequence[ClipGroup]
+) -> ClippedSum:
+    names = [name for group in groups for name in group.parameters]
+    trained = {name: model.get_parameter(name).detach() for name in names}
+    return clip(groups, *per_example_gradients(model, loss)(trained, inputs, targets))
+
+
+def _norms(group: ClipGroup, gradients: Mapping[str, Tensor]) -> Tensor:
     per_tensor = [torch.linalg.vector_norm(gradients[name].flatten(1), dim=1) for name in group.parameters]
     norms: Tensor = torch.linalg.vector_norm(torch.stack(per_tensor), dim=0)
     return norms

@@ -69,14 +69,14 @@ class Journal:
         return journal
 
     @classmethod
-    def open(cls, path: Path, *, run_id: str, terms: bytes, heads: Mapping[str, Head]) -> Self:
+    def open(cls, path: Path, *, run_id: str, terms: bytes, known: Mapping[str, str]) -> Self:
         """The ledger of a run that goes on.
 
         Args:
             path: The file.
             run_id: The run.
             terms: Hash of all that must not have changed.
-            heads: What others remember of the ledger, by who remembers it.
+            known: Hash of an entry that others remember, in hexadecimal, by who remembers it.
 
         Raises:
             LedgerError: It is missing, in use, corrupt, of another run or plan, older than what is
@@ -97,8 +97,8 @@ class Journal:
         try:
             journal.entries, journal.torn = _entries_of(path)  # again: now nobody writes
             _check_first(path, journal.entries, run_id, terms)
-            for source, head in heads.items():
-                _check_head(path, journal.entries, source, head)
+            for source, entry in known.items():
+                _check_known(path, journal.entries, source, entry)
         except BaseException:
             journal.close()
             raise
@@ -195,17 +195,11 @@ def _check_first(path: Path, entries: list[Entry], run_id: str, terms: bytes) ->
         raise LedgerError(f"{path}: the run was started under another plan than the one it is resumed with.")
 
 
-def _check_head(path: Path, entries: list[Entry], source: str, head: Head) -> None:
-    hint = "Put the newest copy of the file back, or start a new run."
-    if head.sequence >= len(entries):
+def _check_known(path: Path, entries: list[Entry], source: str, known: str) -> None:
+    if known not in {entry.hash.hex() for entry in entries}:
         raise LedgerError(
-            f"{path}: the ledger is older than its run: {source} knows entry {head.sequence}, the file ends "
-            f"with entry {len(entries) - 1}.\n{hint}"
-        )
-    if entries[head.sequence].head != head:
-        raise LedgerError(
-            f"{path}: the ledger was forked: its entry {head.sequence} is not the one that {source} "
-            f"knows.\n{hint}"
+            f"{path}: the ledger is older than its run, or was forked: {source} knows an entry it has not."
+            "\nPut the newest copy of the file back, or start a new run."
         )
 
 

@@ -1,13 +1,12 @@
 """`Ledger`: what a run has charged; asked before every release."""
 
 import copy
-import itertools
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Self, final
 
-from dpexp.accounting import Account, Event, Phase, PrivacyBound, Release, lots_within
+from dpexp.accounting import NOTHING, Account, Event, Phase, PrivacyBound, Release, lots_within
 from dpexp.ledger.entry import EntryKind
 from dpexp.ledger.journal import Journal, LedgerError
 from dpexp.ledger.pace import Pace
@@ -156,12 +155,14 @@ class Ledger:
             raise self._spent(f"lot {step.index + 1}")
         if step != self.plan.step(self.steps):
             raise ValueError(f"The next lot is {self.steps} of the plan, found step {step.index}.")
+        priced = None
         if self.account is not None:
-            self._check(self.account, Release(f"lot {step.index + 1}", next(self._priced)), step)
+            priced = Release(f"lot {step.index + 1}", next(self._priced))
+            self._check(self.account, priced, step)
         if step.index >= self._reserved:
             self._reserve_block(step.index)
-        if step.event is not None:
-            self._charge(step.event)
+        if priced is not None:
+            self._charge(priced.event)
         self.steps += 1
 
     def give_back(self) -> None:
@@ -202,7 +203,7 @@ class Ledger:
         if guarantee is not None:
             kept = [Phase(release.event, 1) for release in guarantee.releases] if fitted else []
             for phase in (*kept, *self.lost, *self.plan.phases(steps)):
-                self._charge(phase.event, phase.lots)
+                self._charge(phase.event, phase.charges)
             for account in self._accounts():
                 account.settle()
             self.releases = list(spending.releases.elements())
@@ -215,7 +216,7 @@ class Ledger:
         account = copy.copy(self.account)
         for event in to_come:
             account.charge(event)
-        rest = self.plan.phases(self.plan.steps, first=self.steps)
+        rest = _rest(self.plan, self.steps)
         steps = self.steps + lots_within(account, rest)
         if steps == 0:
             raise self._spent("lot 1")
@@ -274,7 +275,15 @@ def _block_name(first: int, count: int) -> str:
 
 
 def _events(plan: PrivacyPlan, first: int) -> Iterator[Event]:
-    """The event that each lot from `first` on was priced as."""
+    """What each lot from `first` on was priced as; of an epoch that is priced whole, its first lot."""
     if plan.guarantee is not None:
-        for phase in plan.phases(plan.steps, first=first):
-            yield from itertools.repeat(phase.event, phase.lots)
+        for phase in _rest(plan, first):
+            yield from phase.events()
+
+
+def _rest(plan: PrivacyPlan, first: int) -> Iterator[Phase]:
+    """The lots from `first` on; those of an epoch that has been paid for cost nothing more."""
+    aligned = min(first + -first % plan.lots_per_charge, plan.steps)
+    if aligned > first:
+        yield Phase(NOTHING, aligned - first)
+    yield from plan.phases(plan.steps, first=aligned)

@@ -31,10 +31,12 @@ class Spending:
     Attributes:
         releases: How often each one-time release was, by its name.
         ranges: (first step, step after the last, +1 or -1 where it was returned), in order.
+        resumed_at: The step of each resumption so far.
     """
 
     releases: Counter[str]
     ranges: tuple[tuple[int, int, int], ...]
+    resumed_at: tuple[int, ...] = ()
 
     @property
     def lots(self) -> int:
@@ -79,7 +81,8 @@ def spending_of(entries: Sequence[Entry], plan: PrivacyPlan) -> Spending:
             ranges.append((entry.first, entry.first + entry.count, 1))
         if entry.kind is EntryKind.RETURNED:
             ranges.append((entry.first, entry.first + entry.count, -1))
-    return Spending(releases, tuple(ranges))
+    resumed_at = (entry.first for entry in entries if entry.kind is EntryKind.RESUMED)
+    return Spending(releases, tuple(ranges), tuple(resumed_at))
 
 
 def torn_fields(entries: Sequence[Entry], plan: PrivacyPlan) -> dict[str, Any]:
@@ -95,7 +98,9 @@ def torn_fields(entries: Sequence[Entry], plan: PrivacyPlan) -> dict[str, Any]:
             to_come -= 1
         elif entry.kind is EntryKind.BLOCK:
             step = entry.first + entry.count
-    count = min(entries[-1].most_next, plan.steps - step)
+    count = entries[-1].most_next
+    if not declares_filter(plan):  # under a filter T may have been longer then
+        count = min(count, max(plan.steps - step, 0))
     release = _releases(plan)[-to_come] if to_come > 0 else None
     return {
         "first": step,
@@ -114,6 +119,9 @@ def digest_of(name: str) -> bytes:
 def phases_besides(spending: Spending, plan: PrivacyPlan, *, steps: int, fitted: bool) -> list[Phase]:
     """What was charged and is in no model: lots besides the first `steps`, and releases made again.
 
+    Where lots are drawn by the epoch, each resumption inside one draws another order of all its rows: that
+    epoch is paid for once more, whether or not its earlier lots are in the model.
+
     Args:
         spending: Everything reserved.
         plan: The run's.
@@ -130,8 +138,17 @@ def phases_besides(spending: Spending, plan: PrivacyPlan, *, steps: int, fitted:
         Phase(release.event, spending.releases[release.name] - fitted) for release in plan.guarantee.releases
     ]
     for first, last, times in ranges:
-        lost += [Phase(phase.event, phase.lots * times) for phase in plan.phases(last, first=first)]
+        lost += list(plan.phases(last, first=first)) * times
+    every = plan.lots_per_charge
+    begun = (step for step in (*spending.resumed_at, steps) if step % every and step < plan.steps)
+    lost += [_epoch_of(step, plan) for step in begun]
     return [phase for phase in lost if phase.lots > 0]
+
+
+def _epoch_of(step: int, plan: PrivacyPlan) -> Phase:
+    event = plan.step(step - step % plan.lots_per_charge).event
+    assert event is not None
+    return Phase(event, 1)
 
 
 def _releases(plan: PrivacyPlan) -> tuple[Release, ...]:

@@ -23,8 +23,18 @@ _GROUPS = (
     "schedule",
     "budget",
     "seed",
+    "strict",
     "ema",
     "views",
+)
+# What a run that declared a filter may change: T, and what is said of it.
+_OF_T = (
+    "privacy.steps",
+    "privacy.epochs",
+    "budget.order",
+    "plan.steps",
+    "plan.steps_asked",
+    "plan.guarantee.terms",
 )
 _MOVABLE = ("data.root", "data.mirrors", "data.npm_package")  # where the same files lie
 
@@ -43,8 +53,10 @@ class Terms:
     def of(cls, plan: PrivacyPlan, config: Mapping[str, Any]) -> Self:
         """The terms of a plan that was made from a configuration."""
         chosen = dict(_flat({group: config[group] for group in _GROUPS if group in config}))
-        kept = {key: value for key, value in chosen.items() if not key.startswith(_MOVABLE)}
-        return cls.read(json.dumps(kept | dict(_flat({"plan": _plain(plan)}))))
+        filtered = plan.guarantee is not None and plan.guarantee.terms.declares_filter
+        dropped = (*_MOVABLE, *_OF_T) if filtered else _MOVABLE
+        values = chosen | dict(_flat({"plan": _plain(plan)}))
+        return cls.read(json.dumps({key: value for key, value in values.items() if not _below(key, dropped)}))
 
     @classmethod
     def read(cls, text: str) -> Self:
@@ -76,6 +88,10 @@ class Terms:
 
 
 _ABSENT = "(absent)"
+
+
+def _below(key: str, names: Sequence[str]) -> bool:
+    return any(key == name or key.startswith(f"{name}.") for name in names)
 
 
 def _flat(node: Any, path: str = "") -> Iterator[tuple[str, Any]]:

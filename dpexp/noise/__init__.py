@@ -1,6 +1,5 @@
 """Standard normal noise, in float64, as a function of (secret key, position). See docs/theory/noise.md."""
 
-from dpexp.noise.ahead import NoiseAhead
 from dpexp.noise.gaussian import GaussianNoise
 from dpexp.noise.lattice import LATTICE, noised, to_lattice
 from dpexp.noise.noise import Noise, NoNoise
@@ -11,7 +10,6 @@ __all__ = [
     "GaussianNoise",
     "NoNoise",
     "Noise",
-    "NoiseAhead",
     "SecureGaussianNoise",
     "noised",
     "to_lattice",

@@ -19,7 +19,7 @@ from dpexp.accounting import (
 )
 from dpexp.accounting.calibration import smallest_noise_multiplier
 from dpexp.budgets import FIXED, BudgetRule
-from dpexp.lots import PoissonSampling
+from dpexp.lots import Sampling
 from dpexp.plan import Guarantee, PrivacyPlan
 from dpexp.privacy.clip_rule import as_clip_rule, check_start
 from dpexp.privacy.layers import Layers
@@ -85,7 +85,7 @@ class DPSGD:
         self,
         *,
         num_examples: int,
-        sampling: PoissonSampling,
+        sampling: Sampling,
         accountant: AnyAccountant,
         releases: tuple[Release, ...],
         budget: BudgetRule = FIXED,
@@ -115,7 +115,9 @@ class DPSGD:
                 budget=budget,
             )
         draft = budget.settle(draft)
-        return replace(draft, steps=self._affordable(draft))
+        plan = replace(draft, steps=self._affordable(draft))
+        plan.step(plan.steps - 1)  # schedules are monotone: what holds at both ends holds between
+        return plan
 
     def ignored(self) -> Mapping[str, Any]:
         """`epochs`, where `steps` is set as well."""
@@ -131,7 +133,7 @@ class DPSGD:
             releases=releases,
         )
 
-    def _draft(self, num_examples: int, sampling: PoissonSampling, guarantee: Guarantee) -> PrivacyPlan:
+    def _draft(self, num_examples: int, sampling: Sampling, guarantee: Guarantee) -> PrivacyPlan:
         size = as_lot_size("privacy.lot_size", self.lot_size)
         layers = Layers(
             entries=self.layers,
@@ -141,7 +143,7 @@ class DPSGD:
             clipping=as_clip_rule(self.clipping, self.adaptive),
         )
         check_start(layers.groups)
-        asked = asked_steps(self.steps, self.epochs, layers.lots[0].size, num_examples)
+        asked = asked_steps(self.steps, self.epochs, layers.lots[0].size, num_examples, sampling)
         draft = PrivacyPlan(
             num_examples=num_examples,
             sampling=sampling,
@@ -221,9 +223,11 @@ def _cannot_afford(before: float, draft: PrivacyPlan) -> _validate.UserError:
         event = draft.step(0).event
         assert event is not None
         one.charge(event)
-        together = f"{names} and one lot cost" if names else "one lot costs"
+        one_charge = "one epoch" if draft.sampling.by_epoch else "one lot"
+        together = f"{names} and {one_charge} cost" if names else f"{one_charge} costs"
         expected = f"at least {_round_up(one.epsilon())}, what {together}"
-    hint = "Raise privacy.epsilon or the noise multipliers, or lower privacy.lot_size"
+    hint = "Raise privacy.epsilon or the noise multipliers"
+    hint += ", or set sampling=poisson" if draft.sampling.by_epoch else ", or lower privacy.lot_size"
     hint += "." if draft.guarantee.accountant.name == "pld" else ", or set accountant=pld, which is tighter."
     accountant = draft.guarantee.accountant
     expected += f" at δ = {budget.delta:g} ({accountant.kind}, accountant {accountant.name})"

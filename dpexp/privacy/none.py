@@ -8,7 +8,7 @@ from typing import Any, final
 from dpexp import _validate
 from dpexp.accounting import AnyAccountant, Release
 from dpexp.budgets import FIXED, BudgetRule
-from dpexp.lots import PoissonSampling
+from dpexp.lots import Sampling
 from dpexp.plan import COMMON_LOT, Group, LotSpec, PrivacyPlan
 from dpexp.privacy.privacy import asked_steps, check_length
 from dpexp.schedules import AbstractSchedule, Constant, as_lot_size
@@ -50,7 +50,7 @@ class NoPrivacy:
         self,
         *,
         num_examples: int,
-        sampling: PoissonSampling,
+        sampling: Sampling,
         accountant: AnyAccountant,
         releases: tuple[Release, ...],
         budget: BudgetRule = FIXED,
@@ -64,7 +64,7 @@ class NoPrivacy:
             hint = "A run without privacy spends any budget at once. Train on data without data.budget_id."
             raise _validate.refuse("privacy", "none", "DP-SGD with budget=dataset", hint)
         size = as_lot_size("privacy.lot_size", self.lot_size)
-        steps = asked_steps(self.steps, self.epochs, size, num_examples)
+        steps = asked_steps(self.steps, self.epochs, size, num_examples, sampling)
         assert steps is not None
         everything = Group(
             name="all",

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from dpexp import _validate
 from dpexp.accounting import AnyAccountant, Release
 from dpexp.budgets import BudgetRule
-from dpexp.lots import PoissonSampling
+from dpexp.lots import Sampling
 from dpexp.plan import PrivacyPlan
 from dpexp.schedules import AbstractSchedule, Constant
 
@@ -21,7 +21,7 @@ class Privacy(Protocol):
         self,
         *,
         num_examples: int,
-        sampling: PoissonSampling,
+        sampling: Sampling,
         accountant: AnyAccountant,
         releases: tuple[Release, ...],
         budget: BudgetRule,
@@ -42,8 +42,10 @@ def check_length(steps: Any, epochs: Any) -> None:
         _validate.number("privacy.epochs", epochs, above=0)
 
 
-def asked_steps(steps: Any, epochs: Any, size: AbstractSchedule, num_examples: int) -> int | None:
-    """T as configured: `steps`, else `epochs` of N/L lots, else None."""
+def asked_steps(
+    steps: Any, epochs: Any, size: AbstractSchedule, num_examples: int, sampling: Sampling
+) -> int | None:
+    """T as configured: `steps`, else `epochs` of so many lots as the sampler has, else None."""
     if steps is not None:
         return int(steps)
     if epochs is None:
@@ -52,5 +54,7 @@ def asked_steps(steps: Any, epochs: Any, size: AbstractSchedule, num_examples: i
         raise _validate.refuse(
             "privacy.epochs", epochs, "privacy.steps instead, since lot_size (and so the epoch) varies"
         )
-    lots_per_epoch = num_examples / _validate.number("privacy.lot_size", size.value, above=0)
+    lot_size = _validate.number("privacy.lot_size", size.value, above=0)
+    sampling.check("privacy.lot_size", lot_size, num_examples)
+    lots_per_epoch = sampling.lots_per_epoch(lot_size, num_examples)
     return max(math.ceil(float(epochs) * lots_per_epoch * (1 - 1e-12)), 1)

@@ -1,7 +1,7 @@
 """What noise costs: `python -m tests.benchmarks.noise` (prints, writes outputs/benchmarks/noise.json).
 
 Two questions. How long does one draw of the paper's MLP (71,010 values) take? And how much longer is a
-training step of that MLP with it, drawn in place or ahead? Variants take turns within one run, so that other
+training step of that MLP with it? Variants take turns within one run, so that other
 jobs on the machine slow all of them alike. Medians say what this machine did; the lowest tenth says what it
 does when nothing else runs, which is what shares of the step are taken from.
 """
@@ -19,14 +19,14 @@ import numpy as np
 import torch
 from torch import nn
 
-from dpexp.noise import GaussianNoise, Noise, NoiseAhead, SecureGaussianNoise
+from dpexp.noise import GaussianNoise, Noise, SecureGaussianNoise
 from dpexp.streams import Stream
 
 SIZE = 71_010  # 60·1000 + 1000 + 1000·10 + 10: Abadi et al. (2016), section 5.1
 LOT = 600
 TURNS = 200
 WARM_UP = 20
-THREADS = (1, os.cpu_count() or 1)  # with all cores at work, what is drawn ahead takes them from the step
+THREADS = (1, os.cpu_count() or 1)
 OUTPUT = Path("outputs/benchmarks/noise.json")
 
 Times = dict[str, list[float]]
@@ -140,14 +140,11 @@ class Ready:
 def step_variants() -> tuple[dict[str, Callable[[int], object]], Times]:
     """Steps by name, and the time each waited for its draws."""
     default, secure = GaussianNoise(Stream.keyed_by(0)), SecureGaussianNoise(Stream.keyed_by(0))
-    positions = WARM_UP + TURNS
     noises: dict[str, Noise | None] = {
         "no noise": None,
         "free draws": Ready(),
-        "default in place": default,
-        "default ahead": NoiseAhead(default, positions=positions),
-        "secure in place": secure,
-        "secure ahead": NoiseAhead(secure, positions=positions),
+        "default": default,
+        "secure": secure,
     }
     steps = {name: Step(noise) for name, noise in noises.items()}
     return dict(steps), {name: step.waits for name, step in steps.items()}

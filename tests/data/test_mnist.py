@@ -6,7 +6,6 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 from dpexp._validate import UserError
-from dpexp.data import MNIST, Digits
 from tests.data.files import (
     FILES,
     TEST_LABELS,
@@ -107,13 +106,6 @@ def test_the_environment_variable_sets_the_root_and_null_is_its_default(monkeypa
     assert instantiate(config).root is None
     monkeypatch.setenv("DPEXP_DATA_DIR", "/some/folder")
     assert instantiate(config).root == "/some/folder"
-
-
-@pytest.mark.parametrize(("file", "kind"), [("mnist.yaml", MNIST), ("digits.yaml", Digits)])
-def test_configuration_files_set_every_field(file, kind):
-    config = OmegaConf.load(CONF / file)
-    assert config.keys() - {"_target_"} == kind.__dataclass_fields__.keys()
-    assert type(instantiate(config)) is kind
 
 
 def test_the_declared_number_of_digits_is_the_one_loaded():

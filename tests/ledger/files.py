@@ -19,8 +19,8 @@ def create(path, of_plan):
     return Journal.create(path, run_id=RUN, terms=terms(of_plan).hash, releases=releases)
 
 
-def reopen(path, of_plan, heads=None):
-    return Journal.open(path, run_id=RUN, terms=terms(of_plan).hash, heads=heads or {})
+def reopen(path, of_plan, known=None):
+    return Journal.open(path, run_id=RUN, terms=terms(of_plan).hash, known=known or {})
 
 
 def spend(path, of_plan, lots):

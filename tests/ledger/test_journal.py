@@ -71,9 +71,9 @@ def test_a_damaged_ledger_is_refused_or_charges_no_less(written, data, tmp_path_
     before = Entry.decoded(content[-2 * ENTRY_BYTES : -ENTRY_BYTES]).head
     # A checkpoint or the store knows an entry before the damage; of the last entry nobody knows yet.
     with pytest.raises(LedgerError):
-        reopen(bad, PLAN, {"a checkpoint": head})
+        reopen(bad, PLAN, {"a checkpoint": head.hash})
     try:
-        with reopen(bad, PLAN, {"a checkpoint": before}) as journal:
+        with reopen(bad, PLAN, {"a checkpoint": before.hash}) as journal:
             if not journal.torn:  # cut off between two entries, as if the last had never been begun
                 assert len(journal.entries) == len(content) // ENTRY_BYTES - 1
                 return
@@ -118,11 +118,11 @@ def test_an_older_and_a_forked_ledger_are_refused(tmp_path):
     resumed(path, PLAN, steps=1)
     with reopen(path, PLAN) as journal:
         head = journal.head
-    with pytest.raises(LedgerError, match="older than its run: the store knows entry"):
-        reopen(copy, PLAN, {"the store": head})
+    with pytest.raises(LedgerError, match="older than its run, or was forked: the store knows an entry"):
+        reopen(copy, PLAN, {"the store": head.hash})
     resumed(copy, PLAN, steps=2)
     with pytest.raises(LedgerError, match="forked"):
-        reopen(copy, PLAN, {"the store": head})
+        reopen(copy, PLAN, {"the store": head.hash})
 
 
 def test_ledgers_of_other_runs_and_plans_and_missing_ones_are_refused(tmp_path):
@@ -133,7 +133,7 @@ def test_ledgers_of_other_runs_and_plans_and_missing_ones_are_refused(tmp_path):
     with pytest.raises(LedgerError, match="another plan"):
         reopen(path, plan(clip_norm=3))
     with pytest.raises(LedgerError, match="this is the ledger of run"):
-        Journal.open(path, run_id="other", terms=terms(PLAN).hash, heads={})
+        Journal.open(path, run_id="other", terms=terms(PLAN).hash, known={})
     path.write_bytes(b"")
     with pytest.raises(LedgerError, match="empty"):
         reopen(path, PLAN)

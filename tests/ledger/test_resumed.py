@@ -4,15 +4,17 @@ from collections import Counter
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as settings_of_hypothesis
 from hypothesis import strategies as st
 
-from dpexp.accounting import RenyiAccountant, Repeated
+from dpexp.accounting import RenyiAccountant, Repeated, as_accountant
 from dpexp.ledger import BudgetSpentError, EntryKind, Ledger, LedgerError
 from dpexp.ledger.pace import MOST_LOTS, Pace
 from dpexp.ledger.spending import Spending
+from dpexp.lots import BallsAndBinsSampling, PartitionSampling
 from dpexp.schedules import Step
 from tests.ledger.files import create, plan, reopen, resumed, spend
-from tests.plans import PCA
+from tests.plans import PCA, settings
 
 
 def epsilon_of(a_plan, lots, releases=0):
@@ -212,3 +214,60 @@ def test_a_clock_that_stands_still_or_goes_back_harms_nothing():
         size = pace.next_size()
         assert 1 <= size <= pace.most
         pace.wrote(size, 0.001)
+
+
+BY_EPOCH = {
+    sampling.name: settings(lot_size=100, noise_multiplier=4, steps=20, epsilon=None, relation=relation).plan(
+        num_examples=1000, sampling=sampling, accountant=as_accountant("pld"), releases=()
+    )
+    for sampling, relation in [
+        (PartitionSampling(), "replace_one"),
+        (BallsAndBinsSampling(), "add_or_remove_one"),
+    ]
+}
+
+
+@pytest.mark.parametrize("sampling", BY_EPOCH)
+@settings_of_hypothesis(max_examples=40)
+@given(stops=st.lists(st.tuples(st.integers(0, 25), st.booleans()), max_size=6), blocks=st.integers(1, 7))
+def test_every_order_of_an_epoch_is_paid_for(tmp_path_factory, sampling, stops, blocks):
+    """Sessions that stop anywhere, with a checkpoint or not; each draws an order for every epoch it sees."""
+    plan = BY_EPOCH[sampling]
+    path = tmp_path_factory.mktemp("orders") / "run.ledger"
+    orders, at, journal, ledger = set(), 0, create(path, plan), Ledger(plan)
+    ledger.keep(journal)
+    ledger._pace = Fixed(blocks)
+    for session, (lots, checkpointed) in enumerate([*stops, (25, True)]):
+        for _ in range(min(lots, plan.steps - ledger.steps)):
+            orders.add((session, ledger.steps // 10))
+            ledger.reserve(plan.step(ledger.steps))
+        at = ledger.steps if checkpointed else at
+        spent = float(ledger.epsilon())
+        journal.close()
+        journal = reopen(path, plan)
+        ledger = Ledger.resumed(plan, journal, steps=at, fitted=True)
+        ledger._pace = Fixed(blocks)
+        assert spent >= epsilon_of_orders(plan, len(orders)) * (1 - 1e-9)
+    journal.close()
+
+
+def epsilon_of_orders(plan, orders):
+    accountant, relation = plan.guarantee.accountant, plan.guarantee.relation
+    cost = accountant.price(Repeated(plan.step(0).event, orders), relation) if orders else accountant.zero
+    return float(accountant.epsilon(cost, plan.guarantee.budget.delta, relation))
+
+
+class Fixed:
+    """Blocks of one size."""
+
+    def __init__(self, size):
+        self.size = size
+
+    def next_size(self):
+        return self.size
+
+    def most_after(self, size):
+        return self.size
+
+    def wrote(self, size, seconds):
+        pass

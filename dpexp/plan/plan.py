@@ -1,8 +1,4 @@
-"""`PrivacyPlan`: the one frozen object that sampler, clipping, noise, divisor and accountant all read.
-
-Nearly every privacy bug in DP-SGD code is two of these disagreeing; here they cannot. The plan is made
-from the configuration alone, before any data is touched, and needs no torch.
-"""
+"""`PrivacyPlan`: what training does with the data, step by step."""
 
 import math
 import sys
@@ -14,145 +10,22 @@ from typing import final
 
 from dpexp import _validate
 from dpexp.accounting import (
-    FIXED_BEFOREHAND,
-    Account,
-    AnyAccountant,
-    Budget,
-    BudgetTerms,
+    NOTHING,
     Composed,
     Event,
     Gaussian,
     Phase,
-    Relation,
-    Release,
     joint,
 )
-from dpexp.clip_rules import ClipRule, Flat, FractionQuery, released
-from dpexp.lots import LotStep, PoissonSampling
-from dpexp.schedules import AbstractSchedule
+from dpexp.clip_rules import released
+from dpexp.lots import LotStep, Sampling
+from dpexp.plan.guarantee import Guarantee
+from dpexp.plan.step import Group, GroupStep, LotSpec, StepPlan
 
-__all__ = [
-    "COMMON_LOT",
-    "LONGEST_SCHEDULE",
-    "Group",
-    "GroupStep",
-    "Guarantee",
-    "LotSpec",
-    "PrivacyPlan",
-    "StepPlan",
-]
+__all__ = ["COMMON_LOT", "LONGEST_SCHEDULE", "PrivacyPlan"]
 
 COMMON_LOT = "common"
-_FLAT = Flat()
 LONGEST_SCHEDULE = 50_000  # lots; a schedule that moves for longer needs a T to be priced
-
-
-@dataclass(frozen=True, kw_only=True)
-class LotSpec:
-    """A lot that is drawn independently of the others; `size` is its expected size L over time."""
-
-    name: str
-    size: AbstractSchedule
-
-
-@dataclass(frozen=True, kw_only=True)
-class Group:
-    """Parameters with one joint clip norm.
-
-    Attributes:
-        name: The entry's name in `privacy.layers`.
-        patterns: Shell-style patterns of parameter names.
-        clip_norm: C > 0 over time (∞ without privacy).
-        noise_multiplier: σ over time: noise std ÷ C (0 without privacy).
-        lot: Name of the lot its gradients come from.
-        clipping: How gradients are bounded by C; where it is adaptive, C is where it starts.
-    """
-
-    name: str
-    patterns: tuple[str, ...]
-    clip_norm: AbstractSchedule
-    noise_multiplier: AbstractSchedule
-    lot: str
-    clipping: ClipRule = _FLAT
-
-
-@dataclass(frozen=True, kw_only=True)
-class GroupStep:
-    """One group at one step.
-
-    Attributes:
-        clip_norm: C, the bound on one example's gradient over the group. Where clipping is adaptive, C_0: the
-            sanitizer knows the C in force.
-        noise_multiplier: σ.
-        noise_std: σC, the std of the noise on the *sum* of clipped gradients (0 without privacy).
-        lot: The lot that its sum runs over.
-        divisor: L, the lot's *expected* size.
-        clipping: How gradients are bounded by C.
-    """
-
-    name: str
-    clip_norm: float
-    noise_multiplier: float
-    noise_std: float
-    lot: str
-    divisor: float
-    clipping: ClipRule = _FLAT
-
-    @property
-    def query(self) -> FractionQuery | None:
-        """What is asked of the lot beside its gradients."""
-        return self.clipping.query(self.divisor)
-
-    def at_clip_norm(self, clip_norm: float) -> "GroupStep":
-        """The same with another C, and so another noise std: σ stays."""
-        return replace(self, clip_norm=clip_norm, noise_std=self.noise_multiplier * clip_norm)
-
-
-@dataclass(frozen=True, kw_only=True)
-class StepPlan:
-    """All that happens to the data at optimizer step `index` = 0, 1, …; `event` is None without privacy."""
-
-    index: int
-    lots: tuple[LotStep, ...]
-    groups: tuple[GroupStep, ...]
-    event: Event | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Guarantee:
-    """What the run claims and how it is proven.
-
-    Attributes:
-        accountant: The configured accountant; certified.
-        companions: Accountants shown beside it.
-        relation: The neighboring relation.
-        budget: ε (or no limit) and δ.
-        releases: What is released once from all rows before the first lot (DP-PCA).
-        terms: Under which terms the budget is spent.
-    """
-
-    accountant: AnyAccountant
-    companions: tuple[AnyAccountant, ...]
-    relation: Relation
-    budget: Budget
-    releases: tuple[Release, ...]
-    terms: BudgetTerms = FIXED_BEFOREHAND
-
-    @property
-    def phases_before(self) -> list[Phase]:
-        """The releases before the first lot, as `PrivacyPlan.phases` gives the lots."""
-        return [Phase(release.event, 1) for release in self.releases]
-
-    def open_account(self, accountant: AnyAccountant) -> Account:
-        """An account under which nothing has been charged yet."""
-        return Account(accountant, self.relation, self.budget)
-
-    def charged_account(self, accountant: AnyAccountant) -> Account:
-        """An account that has already paid for the releases before the first lot."""
-        account = self.open_account(accountant)
-        for release in self.releases:
-            account.charge(release.event)
-        return account
 
 
 @final
@@ -173,7 +46,7 @@ class PrivacyPlan:
     """
 
     num_examples: int
-    sampling: PoissonSampling
+    sampling: Sampling
     lots: tuple[LotSpec, ...]
     groups: tuple[Group, ...]
     steps: int
@@ -182,10 +55,19 @@ class PrivacyPlan:
     deterministic: bool
     guarantee: Guarantee | None
 
+    def __post_init__(self) -> None:
+        if self.sampling.by_epoch:
+            self._check_epochs()
+
     @property
     def lots_per_epoch(self) -> float:
-        """N/L of the first lot at the first step: one epoch, in expectation."""
-        return self.num_examples / self.lots[0].size.at(0, math.nan)
+        """Lots per epoch of the first lot at the first step: N/L, one epoch in expectation."""
+        return self.sampling.lots_per_epoch(self.lots[0].size.at(0, math.nan), self.num_examples)
+
+    @property
+    def lots_per_charge(self) -> int:
+        """How many lots one charge covers: those of an epoch where lots depend on each other, else 1."""
+        return int(self.lots_per_epoch) if self.sampling.by_epoch else 1
 
     @property
     def settles(self) -> bool:
@@ -212,25 +94,38 @@ class PrivacyPlan:
         return []
 
     def _next_unlike(self, index: int) -> int:
-        return int(min(self._changes_after(index), sys.maxsize))
+        every = self.lots_per_charge
+        charged_next = math.inf if every == 1 else index + (1 if index % every == 0 else -index % every)
+        return int(min(self._changes_after(index), charged_next, sys.maxsize))
 
     def _step(self, index: int) -> StepPlan:
         lots = tuple(self._lot_step(lot, index) for lot in self.lots)
         sizes = {lot.name: lot.size for lot in lots}
         groups = tuple(self._group_step(group, sizes[group.lot], index) for group in self.groups)
-        event = None if self.guarantee is None else self._event(lots, groups)
+        event = None if self.guarantee is None else self._event(index, lots, groups)
         return StepPlan(index=index, lots=lots, groups=groups, event=event)
 
     def phases(self, steps: int, *, first: int = 0) -> Iterator[Phase]:
-        """The events of the steps from `first` until before `steps` in order, equal neighbors together."""
-        index = first
+        """The events of the steps from `first` until before `steps` in order, equal neighbors together.
+
+        What begins inside an epoch that is priced as one is charged for the whole of it: its lots were drawn
+        apart from those before.
+
+        Raises:
+            UserError: What is released changes within an epoch that is priced as one.
+        """
+        index, every = first, self.lots_per_charge
         while index < steps:
-            event = self.step(index).event
+            begun = index % every
+            event = self.step(index - begun).event
             if event is None:
                 raise ValueError("A plan without privacy has no events.")
-            until = min(self._changes_after(index), steps)
-            yield Phase(event, int(until) - index)
-            index = int(until)
+            # Whole epochs up to the one in which something changes, which is then looked at alone.
+            change = min(self._changes_after(index), steps)
+            whole = steps if change == steps else max(int(change) // every * every, index + every)
+            until = min(index - begun + every if begun else whole, steps)
+            yield Phase(event, until - index, every)
+            index = until
 
     def assign(self, names: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
         """The parameter names of each group.
@@ -251,11 +146,59 @@ class PrivacyPlan:
             group.name: tuple(name for name in names if owners[name] == [group.name]) for group in self.groups
         }
 
+    def check_rows(self, num_rows: int) -> None:
+        """Refuses data for which the lots are not what they were priced as.
+
+        Args:
+            num_rows: The true number of training rows.
+
+        Raises:
+            UserError: It is not N, and the sampler needs N to be true.
+        """
+        if self.sampling.needs_num_examples and num_rows != self.num_examples:
+            hint = (
+                f"Lots of sampling={self.sampling.name} are priced for a public and true number of rows; "
+                "sampling=poisson holds for any."
+            )
+            raise _validate.refuse("data.num_examples", self.num_examples, f"{num_rows} training rows", hint)
+
+    def _check_epochs(self) -> None:
+        """One epoch for all lots, of so many lots from first to last."""
+        name = self.sampling.name
+        for lot in self.lots:
+            if lot.size.changes_after(0, math.nan) != math.inf:
+                raise _validate.refuse(
+                    _size_key(lot), lot.size.in_words, f"a number: lots of sampling={name} come in epochs"
+                )
+            if lot.size.at(0, math.nan) != self.lots[0].size.at(0, math.nan):
+                raise _validate.refuse(
+                    _size_key(lot),
+                    lot.size.at(0, math.nan),
+                    f"the size of the other lots: with sampling={name} all have the same epoch",
+                    "Leave it out to share one lot, or set sampling=poisson.",
+                )
+        self._lot_step(self.lots[0], 0)
+
+    def _check_same_noise(self, index: int) -> None:
+        """An epoch's event is that of one σ in all its lots."""
+        for group in self.groups:
+            until = group.noise_multiplier.changes_after(index, self.lots_per_epoch)
+            if until < index + self.lots_per_charge:
+                raise _validate.refuse(
+                    "privacy.noise_multiplier",
+                    group.noise_multiplier.in_words,
+                    f"a σ that stays the same within an epoch; in group {group.name!r} it changes at step "
+                    f"{int(until)}, and an epoch has {self.lots_per_charge} lots",
+                    f"An epoch of sampling={self.sampling.name} has one price: use "
+                    "dpexp.schedules.Step with unit: epochs, a constant, or sampling=poisson.",
+                )
+
     def _lot_step(self, lot: LotSpec, index: int) -> LotStep:
         size = lot.size.at(index, math.nan)
-        key = "privacy.lot_size" if lot.name == COMMON_LOT else f"privacy.layers.{lot.name}.lot_size"
+        key = _size_key(lot)
         hint = f"q = L/N must be at most 1; N = data.num_examples = {self.num_examples}; at step {index}."
         _validate.number(key, size, above=0, at_most=self.num_examples, hint=hint)
+        self.sampling.check(key, size, self.num_examples)
         return LotStep(name=lot.name, size=size, sampling_probability=size / self.num_examples)
 
     def _group_step(self, group: Group, divisor: float, index: int) -> GroupStep:
@@ -275,13 +218,18 @@ class PrivacyPlan:
             clipping=group.clipping,
         )
 
-    def _event(self, lots: tuple[LotStep, ...], groups: tuple[GroupStep, ...]) -> Event:
+    def _event(self, index: int, lots: tuple[LotStep, ...], groups: tuple[GroupStep, ...]) -> Event:
+        if index % self.lots_per_charge:
+            return NOTHING  # the epoch was charged, whole, at its first lot
+        if self.sampling.by_epoch:
+            self._check_same_noise(index)
         # Groups on one lot, and what is asked beside them, are one Gaussian release; separate lots are
         # separate sampled releases.
         events = tuple(
             self.sampling.event(
                 joint([part for g in groups if g.lot == lot.name for part in _released(g)]),
-                lot.sampling_probability,
+                lot.size,
+                self.num_examples,
             )
             for lot in lots
         )
@@ -307,6 +255,10 @@ _NO_NOISE = "No noise means ε = ∞; train without privacy by setting privacy=n
 
 def _released(group: GroupStep) -> tuple[Gaussian, ...]:
     return released(group.clipping, group.noise_multiplier, group.divisor)
+
+
+def _size_key(lot: LotSpec) -> str:
+    return "privacy.lot_size" if lot.name == COMMON_LOT else f"privacy.layers.{lot.name}.lot_size"
 
 
 def _matches(name: str, group: Group) -> bool:

@@ -86,5 +86,5 @@ def test_drawing_from_a_hundred_million_rows_touches_only_the_lot():
 
 
 def test_the_event_is_what_is_drawn():
-    event = PoissonSampling().event(Gaussian(noise_multiplier=4), 0.01)
+    event = PoissonSampling().event(Gaussian(noise_multiplier=4), 600, 60_000)
     assert event == PoissonSampled(gaussian=Gaussian(noise_multiplier=4), sampling_probability=0.01)

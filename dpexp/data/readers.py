@@ -1,0 +1,112 @@
+"""The user's files of arrays and tables: `.npy`, `.npz`, `.csv`, `.parquet`. Code in a file is never run."""
+
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpexp._validate import UserError, did_you_mean, refuse
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Read = TypeVar("Read")
+
+__all__ = ["check_names", "read_array", "read_arrays", "read_table", "table_or_arrays"]
+
+_ENDINGS = {".csv": "table", ".csv.gz": "table", ".parquet": "table", ".npz": "arrays", ".npy": "array"}
+_INTACT = "Replace the file with an intact copy."
+
+
+def table_or_arrays(key: str, path: Any) -> str:
+    """`table`, `arrays` or `array`, by the file's ending.
+
+    Raises:
+        UserError: If the ending is another one.
+    """
+    for ending, kind in _ENDINGS.items():
+        if isinstance(path, str) and path.lower().endswith(ending):
+            return kind
+    raise refuse(key, path, f"a file that ends in {', '.join(_ENDINGS)}")
+
+
+def read_table(key: str, path: str) -> "pd.DataFrame":
+    """A CSV file with a header (cells as they are written) or a Parquet file.
+
+    Raises:
+        UserError: If the file is not there or cannot be read whole.
+    """
+    import pandas as pd
+
+    file = _file(key, path)
+    if path.lower().endswith(".parquet"):
+        return _read(key, file, lambda: pd.read_parquet(file))
+    return _read(key, file, lambda: pd.read_csv(file, dtype=str, na_filter=False, skipinitialspace=True))
+
+
+def read_arrays(key: str, path: str) -> Mapping[str, NDArray[Any]]:
+    """The arrays of a `.npz` file by name.
+
+    Raises:
+        UserError: If the file is not there, cannot be read whole, or holds pickled objects.
+    """
+
+    def read() -> dict[str, NDArray[Any]]:
+        # An .npy file under another name would be loaded as an array, not as a mapping of arrays.
+        with zipfile.ZipFile(file) as archive:
+            names = [name.removesuffix(".npy") for name in archive.namelist()]
+        with np.load(file, allow_pickle=False) as arrays:
+            found = {name: arrays[name] for name in names}
+        for name, array in found.items():
+            if not isinstance(array, np.ndarray):
+                raise ValueError(f"its member {name} is no array")
+        return found
+
+    file = _file(key, path)
+    return _read(key, file, read)
+
+
+def read_array(key: str, path: str) -> NDArray[Any]:
+    """The array of a `.npy` file.
+
+    Raises:
+        UserError: If the file is not there, cannot be read whole, or holds pickled objects.
+    """
+    file = _file(key, path)
+    return _read(key, file, lambda: np.lib.format.open_memmap(file, mode="r"))
+
+
+def check_names(key: str, wanted: Iterable[str], found: Iterable[str], path: str) -> None:
+    """Refuses names that a file does not have, with the one that was meant."""
+    found = [str(name) for name in found]
+    for name in wanted:
+        if name not in found:
+            shown = ", ".join(found[:20]) + (", …" if len(found) > 20 else "")
+            raise refuse(key, name, f"one of {shown}, as in {path}", did_you_mean(name, found))
+
+
+def _file(key: str, path: str) -> Path:
+    file = Path(path).expanduser()
+    if not file.is_file():
+        raise refuse(key, path, "a file that exists", f"It is looked for from {Path.cwd()}.")
+    return file
+
+
+def _read(key: str, file: Path, read: Callable[[], Read]) -> Read:
+    try:
+        return read()
+    except MemoryError as error:
+        raise UserError(f"{key}: {file} does not fit into memory: {error}.") from error
+    except ValueError as error:
+        if "pickle" in str(error) or "Python objects" in str(error):
+            hint = "Loading them could run code from the file; save numbers: np.asarray(values, float)."
+            raise UserError(
+                f"{key}: {file} holds pickled objects, expected arrays of numbers.\n{hint}"
+            ) from error
+        raise UserError(f"{key}: {file} cannot be read: {error}.\n{_INTACT}") from error
+    except (OSError, EOFError, zipfile.BadZipFile, zlib.error, KeyError) as error:
+        raise UserError(f"{key}: {file} is damaged: {type(error).__name__}: {error}.\n{_INTACT}") from error

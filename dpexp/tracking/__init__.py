@@ -1,0 +1,7 @@
+"""MLflow: one run per job, metrics in batches, a status that is true."""
+
+from dpexp.tracking.run import Run, flatten
+from dpexp.tracking.store import connect, shown_uri
+from dpexp.tracking.tracking import MLflowTracking, last_steps, runs_like
+
+__all__ = ["MLflowTracking", "Run", "connect", "flatten", "last_steps", "runs_like", "shown_uri"]
