@@ -29,7 +29,9 @@ def composed(*overrides):
 )
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_every_experiment_trains_for_two_lots(dpexp, outputs, small_mnist, experiment, changes):
-    data = small_mnist if composed(f"+experiment={experiment}").data._target_ == "dpexp.data.MNIST" else []
+    at_hand = ["data=digits", "privacy.lot_size=200"]  # in place of what would have to be fetched
+    replaced = {"mnist": small_mnist, "fashion_mnist": small_mnist, "census": at_hand, "imdb": at_hand}
+    data = replaced.get(composed(f"+experiment={experiment}").data.name, [])
     overrides = ["privacy.steps=2", "trainer.val_check_interval=1", "trainer=cpu"]
     assert dpexp(f"+experiment={experiment}", *overrides, *data, *changes) == 0
 
@@ -80,3 +82,17 @@ def test_the_papers_settings(experiment, sigma, sigma_pca, epsilon):
 def test_no_features_take_every_key_of_the_others(option):
     keys = set(composed("privacy.steps=1", option).features)
     assert keys <= set(composed("privacy.steps=1", "features=none").features)
+
+
+@pytest.mark.parametrize(
+    "recipe", ["mnist_scattering", "fashion_scattering", "census_logistic", "imdb_linear"]
+)
+def test_recipes_follow_epsilon_alone(recipe):
+    rates = {}
+    for epsilon in (0.5, 2, 8):
+        config = composed(f"+experiment={recipe}", f"privacy.epsilon={epsilon}")
+        assert config.privacy.noise_multiplier is None
+        assert config.accountant._target_.endswith("PLDAccountant")
+        rates[epsilon] = config.optimizer.lr
+    assert rates[2] == pytest.approx(2 * rates[0.5])
+    assert rates[8] == pytest.approx(4 * rates[0.5])

@@ -1,5 +1,6 @@
 """Figures that a configuration computes from its other keys."""
 
+import math
 from typing import Any
 
 from omegaconf import OmegaConf
@@ -8,8 +9,9 @@ __all__ = ["register"]
 
 
 def register() -> None:
-    """Makes `${scattering_dimensions:…}` and `${pretrained_dimensions:…}` known to every configuration."""
+    """Makes `${scattering_dimensions:…}`, `${pretrained_dimensions:…}` and `${times_root:…}` known."""
     OmegaConf.register_new_resolver("scattering_dimensions", _scattering_dimensions, replace=True)
+    OmegaConf.register_new_resolver("times_root", _times_root, replace=True)
     OmegaConf.register_new_resolver("pretrained_dimensions", _pretrained_dimensions, replace=True)
 
 
@@ -31,3 +33,9 @@ def _pretrained_dimensions(shape: Any, channels: Any) -> int | None:
         return pretrained_dimensions(list(shape), list(channels))
     except (TypeError, UserError):
         return None
+
+
+def _times_root(factor: float, epsilon: Any) -> Any:
+    """factor·√ε, for learning rates; the factor where there is no ε."""
+    known = isinstance(epsilon, (int, float)) and not isinstance(epsilon, bool) and epsilon > 0
+    return factor * math.sqrt(epsilon) if known else factor

@@ -1,6 +1,7 @@
 """Fixed features: computed once, before training; what they cost is charged."""
 
 from dpexp.features.cache import FeatureCache
+from dpexp.features.centering import PrivateCentering
 from dpexp.features.chain import Chain
 from dpexp.features.dp_pca import DPPCA
 from dpexp.features.features import Features, FittedFeatures, KeepsFitted, NoFeatures
@@ -20,6 +21,7 @@ __all__ = [
     "KeepsFitted",
     "NoFeatures",
     "Pretrained",
+    "PrivateCentering",
     "PrivateNormalization",
     "RandomProjection",
     "Scattering",

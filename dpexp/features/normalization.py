@@ -157,8 +157,8 @@ class PrivateNormalization:
         _check_channels(self.inputs, self.dimensions, self.channels)
         hint = "features.normalization=group needs no noise."
         _validate.number("features.noise_multiplier", self.noise_multiplier, above=0, hint=hint)
-        _validate.number("features.mean_bound", self.mean_bound, above=0)
-        _validate.number("features.square_bound", self.square_bound, above=0)
+        _validate.number("features.mean_bound", self.mean_bound, at_least=1e-9)
+        _validate.number("features.square_bound", self.square_bound, at_least=1e-9)
         _validate.integer("features.num_examples", self.num_examples, at_least=1)
 
     @property
