@@ -127,6 +127,10 @@ BAD = [
     "pytorch_lightning.Trainerx",
     "pytorch_lightning.trainer.trainer.os.kill",
     "dpexp.data.npm.subprocess.run",
+    "dpexp.data.command.fetched_by",  # runs what it is given
+    "dpexp.durable.write_whole",
+    "dpexp.cli.app._call",
+    "dpexp.data.rows.Rows",  # not by the name that its room exports
     "dpexp.tracking.MLflowTracking.run.__globals__",
     "dpexp.trust.pkgutil.resolve_name",
     "dpexp.trust.os.system",
@@ -183,6 +187,7 @@ EVIL = "{_target_: os.system, command: 'touch ran'}"
         "+hydra.job.env_set.DPEXP_TRUSTED_TARGETS=os",
         "+hydra.job.env_set.PATH=/tmp/evil",
         "model='${oc.create:{_target_: os.system}}'",
+        "model='${oc.select:nope,{_target_: torch.hub.load}}'",
         "tracking.experiment='${oc.env:SECRET_TOKEN}'",
         "trainer._target_=os.system",
     ],

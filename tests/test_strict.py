@@ -102,6 +102,7 @@ def test_private_rows_are_not_evaluated_at_all(dpexp, outputs, monkeypatch):
         ("privacy=none", "no guarantee to be strict about"),
         ("privacy.deterministic=true", "anyone can draw them again"),
         ("strict=yes please", "true or false"),
+        ("+trainer.profiler=simple", "absent with strict=true"),
     ],
 )
 def test_what_cannot_be_strict_is_refused(dpexp, outputs, capsys, override, reason):
