@@ -9,7 +9,7 @@ from torch.utils.checkpoint import checkpoint
 from dpexp._validate import UserError
 from dpexp.clipping import FlatClipping
 from dpexp.forward import LotPass
-from dpexp.gradients import ClipGroup, clipped_sum
+from dpexp.gradients import ClipGroup, Compiled, clipped_sum
 from dpexp.models import MLP
 from tests.plans import private_plan
 from tests.test_module import lots_of, train
@@ -252,3 +252,25 @@ def test_what_a_compiler_does_not_take_is_refused_and_said():
         )
     with pytest.raises(UserError, match="compile"):
         LotPass(nn.Linear(4, 3), loss, compiler="indcutor")
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning")  # torch's own, in dynamo
+def test_a_compiled_lot_for_which_memory_runs_out_is_begun_anew(monkeypatch):
+    model, shape = dense()
+    inputs, targets = torch.randn(6, *shape), torch.randint(3, (6,))
+    expected = LotPass(model, loss).clipped_sum(inputs, targets, [group(model)], 2)
+    whole = Compiled._gradients
+
+    def short_of_memory(engine, model, loss):
+        gradients = whole(engine, model, loss)
+
+        def of_few(parameters, rows, labels):
+            if len(rows) > 3:
+                raise torch.OutOfMemoryError("no room")
+            return gradients(parameters, rows, labels)
+
+        return of_few
+
+    monkeypatch.setattr(Compiled, "_gradients", short_of_memory)
+    found = LotPass(model, loss, compiler="eager").clipped_sum(inputs, targets, [group(model)], None)
+    torch.testing.assert_close(found.sums, expected.sums)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpexp.ledger import Entry, EntryKind, Head, Journal, Ledger, LedgerError
+from dpexp.ledger import Entry, EntryKind, Head, Journal, Ledger, LedgerError, Terms
 from dpexp.ledger.entry import ENTRY_BYTES
 from tests.ledger.files import RUN, create, plan, reopen, resumed, spend, terms
 from tests.plans import PCA
@@ -190,3 +190,10 @@ def test_a_full_disk_refuses_the_lot_and_everything_after_it(tmp_path, monkeypat
 def test_a_run_id_is_kept(tmp_path):
     with create(tmp_path / "run.ledger", PLAN) as journal:
         assert journal.entries[0].text == RUN
+
+
+@pytest.mark.parametrize("key", ["strict", "seed", "ema"])
+def test_what_a_run_may_not_change_when_it_goes_on_is_in_its_terms(key):
+    before, now = Terms.of(PLAN, {key: 0}), Terms.of(PLAN, {key: 1})
+    assert before.hash != now.hash
+    assert before.difference(now) == [f"{key}: 0 → 1"]
