@@ -76,7 +76,7 @@ def _forfeited(guarantee: Guarantee, ledger: Ledger) -> str:
     words = f"The model has taken {ledger.steps:,} optimizer steps. Charged besides, after an interruption: "
     parts = [f"{ledger.forfeited_lots:,} lots that were reserved and are not in the model"]
     parts += [f"{again} one-time releases that were made again"] if again > 0 else []
-    parts += ["epochs that were drawn anew"] if ledger.plan.lots_per_charge > 1 else []
+    parts += ["each epoch that was drawn anew"] if ledger.plan.lots_per_charge > 1 else []
     return f"{words}{'; '.join(parts)}."
 
 
