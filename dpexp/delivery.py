@@ -12,7 +12,12 @@ if TYPE_CHECKING:
 __all__ = ["Unavailable", "send"]
 
 _METRICS, _PARAMS = 1000, 100  # the REST interface takes no more at once
-_FOR_EVER = ("INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST", "RESOURCE_ALREADY_EXISTS")
+_FOR_EVER = (
+    "INVALID_PARAMETER_VALUE",
+    "RESOURCE_DOES_NOT_EXIST",
+    "RESOURCE_ALREADY_EXISTS",
+    "ENDPOINT_NOT_FOUND",  # of an older server
+)
 
 
 class Unavailable(ConnectionError):
@@ -70,6 +75,21 @@ def _file(client: "MlflowClient", run_id: str, path: str) -> None:
     client.log_artifact(run_id, str(Path(path)))
 
 
+def _model(client: "MlflowClient", run_id: str, experiment_id: str, name: str, path: str, step: int) -> None:
+    """The same model when it is told again: it is looked for before it is made, and before it is linked."""
+    from mlflow.entities import LoggedModelOutput
+
+    found = client.search_logged_models(
+        [experiment_id], filter_string=f"source_run_id = '{run_id}' AND name = '{name}'"
+    )
+    model = found[0] if found else client.create_logged_model(experiment_id, name=name, source_run_id=run_id)
+    client.log_model_artifacts(model.model_id, path)
+    client.finalize_logged_model(model.model_id, "READY")
+    outputs = client.get_run(run_id).outputs
+    if outputs is None or model.model_id not in {output.model_id for output in outputs.model_outputs}:
+        client.log_outputs(run_id, [LoggedModelOutput(model.model_id, step)])
+
+
 def _dataset(
     client: "MlflowClient", run_id: str, name: str, digest: str, profile: str, tags: Mapping[str, str]
 ) -> None:
@@ -89,6 +109,7 @@ _SENDERS: Mapping[str, Callable[..., None]] = {
     "tags": _tags,
     "text": _text,
     "file": _file,
+    "model": _model,
     "dataset": _dataset,
     "status": _status,
 }

@@ -41,10 +41,11 @@ FLOORS = [
         "memory",
         "augmentation",
         "checkpoint",
+        "inference",
     ],
     ["datamodule", "module", "callbacks", "checkpointing", "trainer", "divergence"],
     ["spool", "delivery", "tracking", "experiment"],
-    ["console", "budget_view", "plots", "statement", "strict", "record", "resumption"],
+    ["console", "budget_view", "plots", "statement", "strict", "artifact", "record", "resumption"],
     ["training", "tasks", "reproduction"],
     ["cli", "__main__"],
 ]
