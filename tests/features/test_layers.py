@@ -30,9 +30,7 @@ KINDS = {
     "none": NoFeatures(inputs=64, dimensions=64),
     "dp_pca": DPPCA(inputs=64, components=9, dimensions=9, noise_multiplier=4.0),
     "random_projection": RandomProjection(inputs=64, components=7, dimensions=7, key=3),
-    "centering": PrivateCentering(
-        inputs=64, dimensions=64, noise_multiplier=4.0, bound=8.0, num_examples=50
-    ),
+    "centering": PrivateCentering(inputs=64, dimensions=64, noise_multiplier=4.0, bound=8.0, num_examples=50),
     "group_normalization": GroupNormalization(inputs=64, dimensions=64, channels=8, groups=4),
     "normalization": PrivateNormalization(inputs=64, dimensions=64, channels=8, **STATISTICS),
     "scattering": scattering(),
@@ -66,7 +64,9 @@ def test_a_layer_is_the_map_that_was_fitted(kind):
 def test_a_layer_holds_what_was_released_and_what_is_public(kind):
     found = fitted(kind)
     state = {name: tensor for name, tensor in found.as_layer().state_dict().items()}
-    private = {name for name in state if not any(word in name for word in ("spectrum", "averaging", "layers"))}
+    private = {
+        name for name in state if not any(word in name for word in ("spectrum", "averaging", "layers"))
+    }
     if not KINDS[kind].releases:
         assert private <= {"directions"}  # of a random projection: public
         return
