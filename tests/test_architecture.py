@@ -10,7 +10,7 @@ import pytest
 from tests.conftest import REPOSITORY
 
 FLOORS = [
-    ["_validate"],
+    ["_validate", "folders"],
     [
         "accounting",
         "schedules",
@@ -26,6 +26,7 @@ FLOORS = [
         "trust",
         "durable",
         "stopping",
+        "configuration",
     ],
     [
         "noise",
@@ -44,10 +45,10 @@ FLOORS = [
         "inference",
     ],
     ["datamodule", "module", "callbacks", "checkpointing", "trainer", "divergence"],
-    ["spool", "delivery", "tracking", "experiment"],
-    ["console", "budget_view", "plots", "statement", "strict", "artifact", "record", "resumption"],
-    ["training", "tasks", "reproduction"],
-    ["cli", "__main__"],
+    ["spool", "delivery", "tracking", "defaults", "experiment"],
+    ["console", "budget_view", "plots", "statement", "strict", "artifact", "record", "resumption", "price"],
+    ["training", "tasks", "reproduction", "sweeps", "notebook"],
+    ["cli", "plugins", "__main__"],
 ]
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 PACKAGE = REPOSITORY / "dpexp"

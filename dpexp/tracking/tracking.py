@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, final
 
 from filelock import FileLock
@@ -67,17 +68,25 @@ class MLflowTracking:
         return chosen or f"sqlite:///{self.folder / 'mlflow.db'}"
 
     @contextlib.contextmanager
-    def run(self, *, name: str, run_name: str, run_id: str | None = None) -> Iterator["Run"]:
+    def run(
+        self,
+        *,
+        name: str,
+        run_name: str,
+        run_id: str | None = None,
+        tags: Mapping[str, str] = MappingProxyType({}),
+    ) -> Iterator["Run"]:
         """A run that ends FINISHED, FAILED after an exception, or KILLED after an interrupt.
 
-        With `run_id`, that run goes on; points that it already has are not recorded twice.
+        With `run_id`, that run goes on; points that it already has are not recorded twice. A new one has
+        `tags` from its first moment.
         """
         client = connect(self.resolved_uri, self.folder)
         self._send_spooled(client)
         experiment = self.experiment or name
         experiment_id = experiment_in(client, experiment, self.folder)
         if run_id is None:
-            found = str(client.create_run(experiment_id, run_name=run_name).info.run_id)
+            found = str(client.create_run(experiment_id, run_name=run_name, tags=dict(tags)).info.run_id)
             run = Run(client, found, experiment_id, self._spool(found))
         else:
             client.update_run(run_id, status="RUNNING")

@@ -63,7 +63,7 @@ def test_a_layer_is_the_map_that_was_fitted(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_layer_holds_what_was_released_and_what_is_public(kind):
     found = fitted(kind)
-    state = {name: tensor for name, tensor in found.as_layer().state_dict().items()}
+    state = dict(found.as_layer().state_dict())
     private = {
         name for name in state if not any(word in name for word in ("spectrum", "averaging", "layers"))
     }
