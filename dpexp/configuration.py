@@ -3,13 +3,27 @@
 import dataclasses
 import functools
 import inspect
+import pkgutil
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import PurePath
-from typing import Any
+from typing import Any, final
 
-__all__ = ["as_config", "import_path"]
+__all__ = ["Named", "as_config", "import_path"]
+
+
+@final
+@dataclass(frozen=True)
+class Named:
+    """A class or function by its import path, which is imported when it is called."""
+
+    path: str
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        """What it makes."""
+        return pkgutil.resolve_name(self.path)(*arguments, **keywords)
 
 
 def as_config(value: Any) -> Any:
@@ -40,6 +54,8 @@ def as_config(value: Any) -> Any:
 
 def import_path(thing: Any) -> str:
     """The shortest name that a class or function is known by: `dpexp.data.Digits`, say."""
+    if isinstance(thing, Named):
+        return thing.path
     module, name = str(thing.__module__), str(thing.__qualname__)
     parts = module.split(".")
     for length in range(1, len(parts)):
