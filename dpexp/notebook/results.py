@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Results", "run_all"]
 
+_LISTED_APART = (
+    "not all were listed before the first was trained, and ε of runs that were chosen by earlier results do "
+    "not simply add up (budget=DatasetBudget(…) holds all runs on some data to one ε)"
+)
 _OF_RUNS = ("accuracy", "epsilon", "delta", "steps", "deterministic", "run_id", "statement")
 
 
@@ -45,6 +49,11 @@ class Results(Sequence[Result]):
     def __getitem__(self, index: int | slice) -> Result | tuple[Result, ...]:
         """One result, or some of them."""
         return self.results[index]
+
+    def __add__(self, other: "Results") -> "Results":
+        """These runs, and others, which may have been chosen by looking at these: no price is known."""
+        price = Price(runs=len(self) + len(other), bounds=(), why=_LISTED_APART)
+        return Results((*self.experiments, *other.experiments), (*self.results, *other.results), price)
 
     def table(self) -> "DataFrame":
         """A row for each run: name, seed, the keys that differ between them, accuracy, ε, δ and others."""
