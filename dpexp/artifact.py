@@ -1,6 +1,8 @@
 """The trained model as an MLflow model: it predicts on raw rows, and carries its guarantee."""
 
+import copy
 import logging
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -105,7 +107,7 @@ def _predictor(
     )
     rows = synthetic_rows(_ROWS, data.input_shape, data.vocabulary)
     with torch.no_grad():
-        logits = made(rows)
+        logits = copy.deepcopy(made)(rows)  # what is saved has seen no row at all
         features = torch.from_numpy(np.ascontiguousarray(fitted.transform(rows.numpy())))
         expected = module.eval()(features.to(module.device)).cpu()
     torch.testing.assert_close(
@@ -115,9 +117,9 @@ def _predictor(
 
 
 def _save(path: Path, model: Predictor, rows: Tensor, logits: Tensor, claim: Claim) -> None:
-    import mlflow.pytorch
+    with _without_known_warnings():
+        import mlflow.pytorch
 
-    with _without_the_warning_of_pickles():
         mlflow.pytorch.save_model(
             model,
             path,
@@ -150,12 +152,14 @@ def _requirements() -> list[str]:
 
 
 @contextmanager
-def _without_the_warning_of_pickles() -> Iterator[None]:
-    """Hides MLflow's advice on the format; docs/security.md gives it."""
+def _without_known_warnings() -> Iterator[None]:
+    """Hides MLflow's advice on pickles, which docs/security.md gives, and a warning about its own code."""
     logger = logging.getLogger("mlflow.pytorch")
     before = logger.level
     logger.setLevel(logging.ERROR)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*Any type hint is inferred as AnyType", UserWarning)
+            yield
     finally:
         logger.setLevel(before)

@@ -54,7 +54,7 @@ def check_factory(key: str, found: Any, example: str) -> None:
     Raises:
         UserError: It is one.
     """
-    if not callable(found) or hasattr(found, "state_dict"):
+    if not callable(found) or (hasattr(found, "state_dict") and not isinstance(found, type)):
         raise _validate.UserError(
             f"{key} is a {type(found).__qualname__}: expected a function that makes one, such as {example}.\n"
             "Every run makes its own, under its seed: none goes on from the weights of another."

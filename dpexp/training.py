@@ -43,29 +43,38 @@ __all__ = ["train"]
 _CHECKED_ROWS = 5  # random rows of the behavioural check
 
 
-def train(experiment: Experiment) -> Result:
+def train(experiment: Experiment, console: Console | None = None) -> Result:
     """Runs one experiment by its plan, to the recorded result; or goes on with the run that it names.
+
+    Args:
+        experiment: What is run.
+        console: Where plan, progress and result are shown; None for the screen.
 
     Raises:
         UserError: The configuration is impossible, the data cannot be had, the model mixes examples, or
             the run to resume cannot be.
         LedgerError: What is spent cannot be made durable.
     """
-    plan = experiment.plan()
+    console, plan = console or Console(), experiment.plan()
     if experiment.resume is None:
         plan, share = _opened(experiment, plan)
         terms = Terms.of(plan, experiment.config)
-        return _train(experiment, Ledger(plan, shared=share), terms, share, None)
+        return _train(console, experiment, Ledger(plan, shared=share), terms, share, None)
     plan, share = _joined(experiment, plan)
     terms = Terms.of(plan, experiment.config)
     with resumed(experiment, plan, terms, share) as earlier:
-        return _train(experiment, earlier.ledger, terms, share, earlier)
+        return _train(console, experiment, earlier.ledger, terms, share, earlier)
 
 
 def _train(
-    experiment: Experiment, ledger: Ledger, terms: Terms, share: Share | None, earlier: Resumption | None
+    console: Console,
+    experiment: Experiment,
+    ledger: Ledger,
+    terms: Terms,
+    share: Share | None,
+    earlier: Resumption | None,
 ) -> Result:
-    console, plan = Console(), ledger.plan
+    plan = ledger.plan
     at_end, _ = epsilons_at_end(plan, ledger.lost)
     stream = Stream.keyed_by(experiment.seed) if plan.deterministic else Stream.secret()
     with silence(strict=experiment.strict), torch.random.fork_rng():

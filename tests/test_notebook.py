@@ -114,18 +114,19 @@ def test_a_table_names_what_differs():
     settings = [replace(SHORT, noise_multiplier=sigma) for sigma in (2, 4)]
     private = [experiment(seed=seed, privacy=privacy) for privacy in settings for seed in (0, 1)]
     plain = experiment(privacy=NoPrivacy(lot_size=64, steps=6))
-    results = of((*private, plain), (result(),) * 4 + (result(epsilon=None, delta=None),))
+    results = of((*private, plain), (result(epsilon=1 + 1e-9),) * 4 + (result(epsilon=None, delta=None),))
     table = results.table()
     assert list(table.columns[:4]) == ["name", "seed", "privacy._target_", "privacy.noise_multiplier"]
     assert list(table["privacy.noise_multiplier"][:4]) == [2, 2, 4, 4]
     assert table["epsilon"].isna().tolist() == [False] * 4 + [True]
+    assert table["epsilon"][0] == 1.000001  # rounded up
     assert "no ε bounds" in str(results)
     assert "<table" in results._repr_html_()
     assert "&lt; 1" in result()._repr_html_()
 
 
 def test_the_price_of_all_runs_is_that_of_their_composition(outputs, monkeypatch):
-    monkeypatch.setattr("dpexp.notebook.results.train", lambda _: result())
+    monkeypatch.setattr("dpexp.notebook.results.train", lambda *_: result())
     both = run_all([experiment(), experiment(seed=1)])
     twice = run_all([experiment(privacy=replace(SHORT, steps=12))])
     assert float(both.price.bounds[0]) == float(twice.price.bounds[0])
@@ -159,8 +160,9 @@ def test_without_an_accuracy_that_may_be_shown_there_is_no_plot():
     assert trade_off([Point(group="g", setting="s", epsilon=1.0, accuracy=0.5)]).axes
 
 
-def test_runs_from_python_are_recorded_as_those_of_the_command_line(outputs, store):  # noqa: F811
+def test_runs_from_python_are_recorded_as_those_of_the_command_line(outputs, store, capsys):  # noqa: F811
     runs = run_all([experiment()])
+    assert "Plan of" not in capsys.readouterr().out
     found = only_run(store)
     assert found.info.run_id == runs[0].run_id
     assert found.data.params["privacy.noise_multiplier"] == "2"
@@ -171,14 +173,14 @@ def test_runs_from_python_are_recorded_as_those_of_the_command_line(outputs, sto
 
 
 def test_nothing_is_trained_where_one_of_several_is_impossible(outputs, monkeypatch):
-    monkeypatch.setattr("dpexp.notebook.results.train", lambda _: pytest.fail("it was trained"))
+    monkeypatch.setattr("dpexp.notebook.results.train", lambda *_: pytest.fail("it was trained"))
     with pytest.raises(UserError, match=r"privacy\.epsilon"):
         run_all([experiment(), experiment(privacy=replace(SHORT, epsilon=1e-4))])
 
 
 def test_a_failure_says_which_runs_are_complete(outputs, monkeypatch):
     outcomes = iter([result(run_id="first")])
-    monkeypatch.setattr("dpexp.notebook.results.train", lambda _: next(outcomes))
+    monkeypatch.setattr("dpexp.notebook.results.train", lambda *_: next(outcomes))
     with pytest.raises(StopIteration) as raised:
         run_all([experiment(), experiment(seed=1)])
     assert raised.value.__notes__ == ["Run 2 of 2 failed. Complete before it: first."]

@@ -4,7 +4,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final, overload
 
+from rich.console import Console
+
 from dpexp import _validate
+from dpexp.console import shown_up
 from dpexp.experiment import Experiment, Result
 from dpexp.notebook.trade_off import Point, trade_off
 from dpexp.price import Charged, Price, price_of
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Results", "run_all"]
 
+_SILENT = Console(quiet=True, force_jupyter=False, force_terminal=False)
 _LISTED_APART = (
     "not all were listed before the first was trained, and ε of runs that were chosen by earlier results do "
     "not simply add up (budget=DatasetBudget(…) holds all runs on some data to one ε)"
@@ -56,7 +60,10 @@ class Results(Sequence[Result]):
         return Results((*self.experiments, *other.experiments), (*self.results, *other.results), price)
 
     def table(self) -> "DataFrame":
-        """A row for each run: name, seed, the keys that differ between them, accuracy, ε, δ and others."""
+        """A row for each run: name, seed, the keys that differ between them, accuracy, ε, δ and others.
+
+        ε is rounded up to six decimals, which is what pandas shows: it would round to the nearest.
+        """
         from pandas import DataFrame
 
         configs = [flatten(experiment.config) for experiment in self.experiments]
@@ -65,6 +72,7 @@ class Results(Sequence[Result]):
             {"name": experiment.name, "seed": experiment.seed}
             | {key: config.get(key) for key in varied}
             | {name: getattr(result, name) for name in _OF_RUNS}
+            | {"epsilon": None if result.epsilon is None else float(shown_up(result.epsilon, 6))}
             for experiment, config, result in zip(self.experiments, configs, self.results, strict=True)
         ]
         return DataFrame(rows)
@@ -96,13 +104,14 @@ class Results(Sequence[Result]):
         return f"{table.to_html(index=False)}<p>{self.in_words}</p>"
 
 
-def run_all(experiments: Iterable[Experiment]) -> Results:
+def run_all(experiments: Iterable[Experiment], console: Console | None = None) -> Results:
     """Trains experiments one after another.
 
     All are listed and planned before the first is trained, so that plain composition bounds their price.
 
     Args:
         experiments: At least one.
+        console: Where each shows its plan, its progress and its result; left out, each has one line.
 
     Raises:
         UserError: One of them is impossible; none has been trained.
@@ -114,12 +123,23 @@ def run_all(experiments: Iterable[Experiment]) -> Results:
     results: list[Result] = []
     for experiment in listed:
         try:
-            results.append(train(experiment))
+            results.append(train(experiment, console or _SILENT))
         except BaseException as error:
             done = ", ".join(result.run_id for result in results) or "none"
             error.add_note(f"Run {len(results) + 1} of {len(listed)} failed. Complete before it: {done}.")
             raise
+        if console is None:
+            Console().print(f"run {len(results)} of {len(listed)}: {_in_a_line(experiment, results[-1])}")
     return Results(listed, tuple(results), price)
+
+
+def _in_a_line(experiment: Experiment, result: Result) -> str:
+    accuracy = "no public test split" if result.accuracy is None else f"test accuracy {result.accuracy:.2%}"
+    if result.epsilon is None or result.delta is None:
+        return f"{experiment.name}, seed {experiment.seed}: {accuracy}, no privacy"
+    claim = f"ε ≤ {shown_up(result.epsilon)} at δ = {result.delta:g}"
+    words = f"{experiment.name}, seed {experiment.seed}: {accuracy}, {claim}"
+    return f"{words} (arithmetic, no guarantee)" if result.deterministic else words
 
 
 def _varied(configs: Sequence[dict[str, Any]]) -> list[str]:
