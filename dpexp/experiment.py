@@ -79,6 +79,12 @@ class Result:
         figures = [f"{field.name} = {getattr(self, field.name)}" for field in fields(self) if field.repr]
         return f"<p>{html.escape(', '.join(figures))}</p><pre>{html.escape(self.statement)}</pre>"
 
+    @property
+    def objectives(self) -> dict[str, float | None]:
+        """What a sweeper may be told: accuracy, error and ε."""
+        error = None if self.accuracy is None else 1 - self.accuracy
+        return {"accuracy": self.accuracy, "error": error, "epsilon": self.epsilon}
+
 
 @final
 @dataclass(frozen=True, kw_only=True)

@@ -23,7 +23,7 @@ from dpexp.cli.sweep import JobFailed, job_of, sweeps_closed, trains
 from dpexp.stopping import Stopped, answer_signals
 
 if TYPE_CHECKING:
-    from dpexp.tasks import Task
+    from dpexp.tasks import Objectives, Task
 
 __all__ = ["main"]
 
@@ -55,7 +55,7 @@ def main() -> NoReturn:
 
 
 @hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="config")
-def _application(config: DictConfig) -> float | None:
+def _application(config: DictConfig) -> "Objectives":
     if HydraConfig.get().mode is RunMode.MULTIRUN:
         return _run_job(config)
     try:
@@ -64,7 +64,7 @@ def _application(config: DictConfig) -> float | None:
         raise Refused from error
 
 
-def _run_job(config: DictConfig) -> float | None:
+def _run_job(config: DictConfig) -> "Objectives":
     """Tells at once why a job failed; the others go on."""
     try:
         return _run(config)
@@ -76,7 +76,7 @@ def _run_job(config: DictConfig) -> float | None:
         raise JobFailed(f"job {number}: {type(error).__name__}") from None
 
 
-def _run(config: DictConfig) -> float | None:
+def _run(config: DictConfig) -> "Objectives":
     chosen = HydraConfig.get()
     experiment = experiment_of(config, chosen.runtime.choices.get("experiment"), chosen.overrides.task)
     task: Task = instantiate(config.task, _convert_="all")
@@ -87,4 +87,4 @@ def _run(config: DictConfig) -> float | None:
     if chosen.mode is RunMode.RUN or not trains(config):
         return task.run(experiment)
     job = job_of(experiment)
-    return task.run(job.experiment) if job.done is None else job.done.metrics.get("final/accuracy")
+    return task.run(job.experiment) if job.done is None else None  # only a fixed list goes on, for any value

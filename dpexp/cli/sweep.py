@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from hydra._internal.hydra import Hydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
@@ -68,7 +69,7 @@ def open_sweep(config: DictConfig) -> None:
     Raises:
         Refused: It cannot be.
     """
-    from dpexp.sweeps import adaptive_price, opened
+    from dpexp.sweeps import opened
 
     sweeper = config.hydra.sweeper._target_
     if not trains(config) or sweeper.startswith(_OWN):
@@ -85,11 +86,13 @@ def open_sweep(config: DictConfig) -> None:
                 resume=config.resume,
             )
         )
-    except _validate.UserError as error:
+    except (_validate.UserError, HydraException) as error:
         raise Refused from error
     _open.stack.enter_context(parent.ticket.given())
-    price = _listed(current_hydra()) if shared is None else functools.partial(adaptive_price, budget=shared)
-    _open.stack.push(functools.partial(_finish, parent, price))
+    closing = (
+        _closing_listed(parent, current_hydra()) if shared is None else _closing_adaptive(parent, shared)
+    )
+    _open.stack.push(closing)
 
 
 def trains(config: DictConfig) -> bool:
@@ -121,14 +124,28 @@ def job_of(experiment: "Experiment") -> "Job":
     return job
 
 
-def _finish(
+def _closing_listed(parent: "Parent", hydra: Hydra) -> Callable[..., None]:
+    from dpexp.sweeps import listed_price
+
+    price = functools.partial(listed_price, make=functools.partial(composed_experiment, hydra))
+    return functools.partial(_close, parent, price, "The same command with resume=last does what is left.")
+
+
+def _closing_adaptive(parent: "Parent", shared: "DatasetBudget") -> Callable[..., None]:
+    from dpexp.sweeps import adaptive_price
+
+    return functools.partial(_close, parent, functools.partial(adaptive_price, budget=shared), "")
+
+
+def _close(
     parent: "Parent",
     price: "Callable[[Sequence[Child]], Price]",
+    after_an_error: str,
     _: Any,
     error: BaseException | None,
     *__: Any,
 ) -> None:
-    """Prices the sweep, prints and stores what it came to."""
+    """Prices the sweep, prints and stores what it came to; `ExitStack` calls it with the error, if any."""
     from dpexp.sweeps import summary_of
 
     parent.close_children()
@@ -138,14 +155,8 @@ def _finish(
     summary = summary_of(children, price(children))
     parent.record(summary)
     print(f"\nSweep {parent.run.run_id}: {summary.in_words}")
-    if error is not None:
-        print("The same command with resume=last does what is left.")
-
-
-def _listed(hydra: Hydra) -> "Callable[[Sequence[Child]], Price]":
-    from dpexp.sweeps import listed_price
-
-    return functools.partial(listed_price, make=functools.partial(composed_experiment, hydra))
+    if error is not None and after_an_error:
+        print(after_an_error)
 
 
 def _budget_of_adaptive(config: DictConfig, sweeper: str) -> "DatasetBudget":

@@ -93,12 +93,13 @@ def adaptive_price(children: Sequence[Child], budget: DatasetBudget) -> Price:
         budget: The shared budget.
     """
     begun = _begun(children)
+    charged = all(child.tags.get("dpexp.budget_id") == budget.budget_id for child in begun)
     limits = {child.metrics.get("budget/epsilon_total") for child in begun}
-    if limits == set() or None in limits:
+    if not charged or len(limits) != 1 or None in limits:
         return Price(
             runs=len(begun),
             bounds=(),
-            why="its budget is an odometer, or no run was charged: no ε was declared beforehand",
+            why="no ε declared beforehand bounds all its runs: their budget is an odometer, or not the same",
         )
     (limit,) = limits
     assert limit is not None

@@ -16,6 +16,7 @@ from filelock import FileLock
 from dpexp import _validate
 from dpexp.delivery import Unavailable, send
 from dpexp.spool import Spool, spools
+from dpexp.tracking.alive import alive, close_the_dead
 from dpexp.tracking.run import Run
 from dpexp.tracking.store import connect, experiment_in, last_steps_of, shown_uri
 
@@ -83,24 +84,29 @@ class MLflowTracking:
         """
         client = connect(self.resolved_uri, self.folder)
         self._send_spooled(client)
-        experiment = self.experiment or name
-        experiment_id = experiment_in(client, experiment, self.folder)
+        close_the_dead(client, self._running)
+        experiment_id = experiment_in(client, self.experiment or name, self.folder)
         if run_id is None:
-            found = str(client.create_run(experiment_id, run_name=run_name, tags=dict(tags)).info.run_id)
-            run = Run(client, found, experiment_id, self._spool(found))
+            made = client.create_run(experiment_id, run_name=run_name, tags=dict(tags)).info.run_id
+            with self._written(client, str(made), experiment_id) as run:
+                yield run
         else:
-            client.update_run(run_id, status="RUNNING")
-            last = last_steps_of(client, run_id)
+            with self._written(client, run_id, experiment_id, last=last_steps_of(client, run_id)) as run:
+                client.update_run(run_id, status="RUNNING")
+                yield run
+
+    @contextlib.contextmanager
+    def _written(
+        self,
+        client: "MlflowClient",
+        run_id: str,
+        experiment_id: str,
+        last: Mapping[str, int] = MappingProxyType({}),
+    ) -> Iterator[Run]:
+        with alive(self._running, run_id):
             run = Run(client, run_id, experiment_id, self._spool(run_id), last=last)
-        try:
-            yield run
-        except Exception:
-            run.close("FAILED")
-            raise
-        except BaseException:  # Ctrl-C, SIGTERM, and what Lightning makes of them
-            run.close("KILLED")
-            raise
-        run.close("FINISHED")
+            with _closed(run):
+                yield run
 
     def send(self) -> tuple[int, int]:
         """Sends what earlier runs could not store; returns how many runs are complete now, and how many not.
@@ -130,6 +136,10 @@ class MLflowTracking:
     def _spools(self) -> Path:
         return self.folder / "spool"
 
+    @property
+    def _running(self) -> Path:
+        return self.folder / "running"
+
     def dataset_key(self) -> bytes:
         """The local secret under which data set digests are computed; made once, readable by its owner."""
         path = self.folder / ".dataset_key"
@@ -140,6 +150,19 @@ class MLflowTracking:
                 with os.fdopen(descriptor, "wb") as file:
                     file.write(secrets.token_bytes(32))
             return path.read_bytes()
+
+
+@contextlib.contextmanager
+def _closed(run: Run) -> Iterator[None]:
+    try:
+        yield
+    except Exception:
+        run.close("FAILED")
+        raise
+    except BaseException:  # Ctrl-C, SIGTERM, and what Lightning makes of them
+        run.close("KILLED")
+        raise
+    run.close("FINISHED")
 
 
 def runs_like(
