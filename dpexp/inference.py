@@ -6,7 +6,7 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Predictor", "predictor", "synthetic_rows"]
+__all__ = ["Predictor", "predictor", "random_rows", "synthetic_rows"]
 
 
 @final
@@ -63,7 +63,16 @@ def synthetic_rows(rows: int, shape: Sequence[int], vocabulary: int | None) -> T
     They come from a generator of their own: torch's is as secret as the lots, and what it draws must not
     be published.
     """
-    generator = torch.Generator().manual_seed(0)
+    return random_rows((rows,), shape, vocabulary, torch.Generator().manual_seed(0))
+
+
+def random_rows(
+    count: Sequence[int],
+    shape: Sequence[int],
+    vocabulary: int | None,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """Random rows (*count, *shape) in [0, 1), or of token ids below `vocabulary`."""
     if vocabulary is None:
-        return torch.rand(rows, *shape, generator=generator)
-    return torch.randint(vocabulary, (rows, *shape), generator=generator)
+        return torch.rand(*count, *shape, generator=generator)
+    return torch.randint(vocabulary, (*count, *shape), generator=generator)

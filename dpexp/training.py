@@ -23,6 +23,7 @@ from dpexp.divergence import FiniteParameters
 from dpexp.experiment import Experiment, Result
 from dpexp.features import FittedFeatures, KeepsFitted, NoFeatures
 from dpexp.gradients import Checked
+from dpexp.inference import random_rows
 from dpexp.ledger import Ledger, Terms
 from dpexp.memory import largest_batch
 from dpexp.module import DPModule
@@ -387,21 +388,13 @@ def _random_rows(experiment: Experiment, rows: int) -> tuple[Tensor, Tensor]:
 
 
 def _random_inputs(experiment: Experiment, count: tuple[int, ...]) -> Tensor:
-    data = experiment.data
-    if not isinstance(experiment.features, NoFeatures):
-        return torch.rand(*count, experiment.features.dimensions)
-    if data.vocabulary is None:
-        return torch.rand(*count, *data.input_shape)
-    return torch.randint(data.vocabulary, (*count, *data.input_shape))
+    if isinstance(experiment.features, NoFeatures):
+        return random_rows(count, experiment.data.input_shape, experiment.data.vocabulary)
+    return random_rows(count, (experiment.features.dimensions,), None)
 
 
 def _check_counts(plan: PrivacyPlan, ledger: Ledger, first: int, drawn: int, stepped: int) -> None:
     """Since the `first` step of this process."""
-    counts = {
-        "planned": plan.steps - first,
-        "drawn": drawn,
-        "charged": ledger.steps - first,
-        "stepped": stepped,
-    }
-    if len(set(counts.values())) != 1:
+    counts = [plan.steps - first, drawn, ledger.steps - first, stepped]
+    if len(set(counts)) != 1:
         raise RuntimeError(f"Lots planned, drawn, charged and stepped must be equal, found {counts}.")
