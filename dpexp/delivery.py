@@ -12,12 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["Unavailable", "send"]
 
 _METRICS, _PARAMS = 1000, 100  # the REST interface takes no more at once
-_FOR_EVER = (
-    "INVALID_PARAMETER_VALUE",
-    "RESOURCE_DOES_NOT_EXIST",
-    "RESOURCE_ALREADY_EXISTS",
-    "ENDPOINT_NOT_FOUND",  # of an older server
-)
+_FOR_EVER = ("INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST", "RESOURCE_ALREADY_EXISTS")
 
 
 class Unavailable(ConnectionError):
@@ -76,6 +71,20 @@ def _file(client: "MlflowClient", run_id: str, path: str) -> None:
 
 
 def _model(client: "MlflowClient", run_id: str, experiment_id: str, name: str, path: str, step: int) -> None:
+    """As a model of MLflow 3; older servers keep it with the run, where `runs:/…` finds it too."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        _linked_model(client, run_id, experiment_id, name, path, step)
+    except MlflowException as error:
+        if error.error_code != "ENDPOINT_NOT_FOUND":
+            raise
+        client.log_artifacts(run_id, path, name)
+
+
+def _linked_model(
+    client: "MlflowClient", run_id: str, experiment_id: str, name: str, path: str, step: int
+) -> None:
     """The same model when it is told again: it is looked for before it is made, and before it is linked."""
     from mlflow.entities import LoggedModelOutput
 

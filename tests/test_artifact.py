@@ -11,6 +11,8 @@ import mlflow
 import numpy as np
 import pytest
 import torch
+from mlflow.exceptions import MlflowException
+from mlflow.protos.databricks_pb2 import ENDPOINT_NOT_FOUND
 from torch import nn
 
 from dpexp.data import Digits
@@ -231,6 +233,26 @@ def test_a_model_that_is_told_twice_is_one(outputs, store, tmp_path):  # noqa: F
         send(store, run_id, {**entry, "experiment_id": experiment_id})
     assert len(store.search_logged_models([experiment_id])) == 1
     assert (folder_of(store, store.get_run(run_id)) / "MLmodel").read_text() == "second"
+
+
+class OfAnOlderServer:
+    def __init__(self, client):
+        self.client = client
+
+    def __getattr__(self, name):
+        if "model" in name:
+            raise MlflowException("no such page", error_code=ENDPOINT_NOT_FOUND)
+        return getattr(self.client, name)
+
+
+def test_a_server_without_models_keeps_it_with_the_run(outputs, store, tmp_path):  # noqa: F811
+    experiment_id = store.create_experiment("older", artifact_location=tmp_path.as_uri())
+    run_id = store.create_run(experiment_id).info.run_id
+    (tmp_path / "saved").mkdir()
+    (tmp_path / "saved" / "MLmodel").write_text("content")
+    entry = {"kind": "model", "name": "model", "path": str(tmp_path / "saved"), "step": 3}
+    send(OfAnOlderServer(store), run_id, {**entry, "experiment_id": experiment_id})
+    assert [item.path for item in store.list_artifacts(run_id, "model")] == ["model/MLmodel"]
 
 
 def test_synthetic_rows_are_the_same_ones_and_leave_torch_as_it_was():
