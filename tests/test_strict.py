@@ -46,6 +46,8 @@ TAGS = {
     "dpexp.plan_hash",
     "dpexp.ledger_head",
     "dpexp.budget",
+    "dpexp.command",
+    "dpexp.overrides",
     "mlflow.source.name",
     "mlflow.runName",
 }
