@@ -227,9 +227,12 @@ def test_where_epsilon_limits_a_crash_shortens_training_and_the_run_says_so(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_stop_inside_a_lot_waits_for_it_and_loses_no_drawn_lot(dpexp, store, trace, number):
+def test_a_stop_inside_a_lot_waits_for_it_and_loses_no_drawn_lot(dpexp, store, trace, capsys, number):
     trace.act_at, trace.act = 5, lambda: signal.raise_signal(number)
     assert dpexp(*SHORT) == 128 + number
+    said = capsys.readouterr().err
+    assert f"Stopped by {number.name}." in said
+    assert "Traceback" not in said
     assert only_run(store).info.status == "KILLED"
     assert len(trace.hashes) == 6
     assert dpexp(*SHORT, "resume=last") == 0
