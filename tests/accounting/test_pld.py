@@ -122,10 +122,10 @@ def test_under_replace_one_the_certified_bound_is_above_the_exact_figure_and_wit
 @pytest.mark.parametrize(
     ("q", "sigma", "steps", "relation"),
     [
-        (0.01, 4.0, 1000, ADD),
-        (0.01, 4.0, 1000, REPLACE),
+        (0.01, 4.0, 500, ADD),
+        (0.01, 4.0, 500, REPLACE),
         (0.2, 1.5, 20, REPLACE),
-        (0.001, 0.8, 500, ADD),
+        (0.001, 0.8, 250, ADD),
         (0.9, 3.0, 5, REPLACE),
     ],
 )
