@@ -141,7 +141,7 @@ def test_every_row_of_the_adaptivity_table_is_printed():
 # The adversary. It observes one Gaussian release, of loss L₁, then releases one of two outcomes, of loss x
 # with probability p and slightly negative otherwise, using up what is left at the order that fits L₁ best.
 
-LOSSES = np.linspace(-12, 24, 4001)  # L₁, in standard deviations around its mean
+LOSSES = np.linspace(-12, 24, 1201)  # L₁, in standard deviations around its mean
 
 
 def two_outcomes(order, left, x):
