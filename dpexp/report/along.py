@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dpexp.plots import MARKS, STYLES
-from dpexp.report.axes import accuracy_axis, epsilon_axis, literal
+from dpexp.report.axes import accuracy_axis, epsilon_axis, literal, name_beside
 from dpexp.report.courses import Course
 from dpexp.report.words import epsilon_in_words
 
@@ -15,9 +15,11 @@ _FEW = 20  # points, up to which each has a mark
 _HATCHES = ("", "///", "...", "xxx", "\\\\\\", "++")
 
 
-def course_name(course: Course) -> str:
+def _name(course: Course) -> str:
     """Series and setting."""
-    return literal(f"{course.letter}: {course.point.name}" if course.point.name else course.letter)
+    name = f"{course.letter}: {course.point.name}" if course.point.name else course.letter
+    arithmetic = any("arithmetic" in caveat for caveat in course.caveats)
+    return f"{name} (arithmetic, no guarantee)" if arithmetic else name
 
 
 def draw_accuracy(figure: Any, courses: Sequence[Course]) -> None:
@@ -27,21 +29,21 @@ def draw_accuracy(figure: Any, courses: Sequence[Course]) -> None:
         epsilons = [at.epsilon for at in course.reached]
         means = [at.mean for at in course.reached]
         colour = f"C{number}"
-        axes.plot(epsilons, means, label=course_name(course), color=colour, **_look(number, len(epsilons)))
+        axes.plot(epsilons, means, color=colour, **_look(number, len(epsilons)))
         lows, highs = [at.low for at in course.reached], [at.high for at in course.reached]
         axes.fill_between(epsilons, lows, highs, color=colour, alpha=0.15, linewidth=0)
-        axes.annotate(
-            course_name(course),
-            (epsilons[-1], means[-1]),
-            xytext=(5, 0),
-            textcoords="offset points",
-            fontsize="x-small",
-        )
     epsilon_axis(axes, [at.epsilon for course in courses for at in course.reached])
     accuracy_axis(axes)
-    axes.set(xlabel="ε charged so far, at the δ of the series", ylabel="validation accuracy")
+    axes.set(xlabel="ε charged so far, at the δ of the series", ylabel=_accuracy_in_words(courses))
     axes.margins(x=0.12)
-    axes.legend(fontsize="small")
+    axes.autoscale_view()
+    ends = [(_name(course), course.reached[-1]) for course in courses]
+    name_beside(axes, ((name, at.epsilon, at.mean) for name, at in ends))
+
+
+def _accuracy_in_words(courses: Sequence[Course]) -> str:
+    covered = all(course.validation_covered for course in courses)
+    return "validation accuracy" if covered else "validation accuracy\n(private split: not covered by ε)"
 
 
 def draw_accountants(figure: Any, courses: Sequence[Course]) -> None:
@@ -55,9 +57,11 @@ def draw_accountants(figure: Any, courses: Sequence[Course]) -> None:
         first = first or axes
         for each in course.accounted:
             lots, epsilons = zip(*each.points, strict=True)
-            look = _look(labels.index(each.label), len(lots))
-            [handles[each.label]] = axes.plot(lots, epsilons, color=f"C{labels.index(each.label)}", **look)
-        axes.set_title(course_name(course), fontsize="small")
+            number_of_label = labels.index(each.label)
+            look = _look(number_of_label, len(lots)) | {"color": f"C{number_of_label}"}
+            face = {} if each.kind == "certified" else {"markerfacecolor": "white"}
+            [handles[each.label]] = axes.plot(lots, epsilons, **look, **face)
+        axes.set_title(literal(_name(course)), fontsize="small")
         axes.set(xlabel="lots", ylabel="ε" if number % _COLUMNS == 1 else "")
         axes.grid(alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
@@ -76,7 +80,7 @@ def draw_shares(figure: Any, courses: Sequence[Course]) -> None:
     for course in courses:
         bars = [(share.name, share.epsilon, looks[share.name]) for share in course.shares]
         bars.append(("together", course.point.runs[0].epsilon or 0, ("white", "")))
-        ticks.append((y + (len(bars) - 1) / 2, course_name(course)))
+        ticks.append((y + (len(bars) - 1) / 2, literal(_name(course))))
         for name, epsilon, (colour, hatch) in bars:
             axes.barh(y, epsilon, color=colour, hatch=hatch, edgecolor="black", height=0.8, alpha=0.8)
             label = literal(f"{name}: {epsilon_in_words(epsilon)}")

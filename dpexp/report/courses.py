@@ -82,6 +82,7 @@ class Course:
     Attributes:
         letter: Of its series.
         point: The setting.
+        caveats: What its figures are not.
         validation_covered: The validation split is public.
         reached: Accuracy along ε, thinned.
         accounted: ε of its first run under every accountant on record, the configured one first.
@@ -91,6 +92,7 @@ class Course:
 
     letter: str
     point: Point
+    caveats: tuple[str, ...]
     validation_covered: bool
     reached: tuple[Reached, ...]
     accounted: tuple[Accounted, ...]
@@ -117,6 +119,7 @@ def read_course(store: Store, series: Series, point: Point) -> Course:
     return Course(
         letter=series.letter,
         point=point,
+        caveats=tuple(series.terms.caveats),
         validation_covered=metric == "val/accuracy",
         reached=tuple(thinned(_reached(spent, measured), _MOST_POINTS)),
         accounted=tuple(_accounted(store, first, spent[0])),

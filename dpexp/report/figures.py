@@ -51,15 +51,15 @@ def _drawings(
     comparison: Comparison, courses: Sequence[Course]
 ) -> Iterator[tuple[str, Callable[[Any], None], tuple[float, float]]]:
     if comparison.series or comparison.baselines:
-        yield NAMES[0], partial(draw_tradeoff, comparison=comparison), (7, 4.2)
+        yield NAMES[0], partial(draw_tradeoff, comparison=comparison), (7, 3.7 + 0.2 * len(comparison.series))
     if measured := [course for course in courses if course.reached]:
-        yield NAMES[1], partial(draw_accuracy, courses=measured), (7, 3.8)
+        yield NAMES[1], partial(draw_accuracy, courses=measured), (7, 3.2)
     if accounted := [course for course in courses if course.accounted]:
         rows = -(-len(accounted) // 3)
-        yield NAMES[2], partial(draw_accountants, courses=accounted), (7, 2.2 * rows + 0.9)
+        yield NAMES[2], partial(draw_accountants, courses=accounted), (7, 1.9 * rows + 0.9)
     if parts := [course for course in courses if len(course.shares) > 1]:
         bars = sum(len(course.shares) + 2 for course in parts)
-        yield NAMES[3], partial(draw_shares, courses=parts), (7, 0.22 * bars + 0.9)
+        yield NAMES[3], partial(draw_shares, courses=parts), (7, 0.17 * bars + 0.9)
 
 
 def _saved(name: str, draw: Callable[[Any], None], size: tuple[float, float], folder: Path) -> Figure:

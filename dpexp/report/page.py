@@ -139,4 +139,4 @@ def _by_start(runs: Sequence[StoredRun]) -> list[StoredRun]:
 
 
 def _time(milliseconds: float) -> str:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M")

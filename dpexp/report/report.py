@@ -74,8 +74,9 @@ def _show(console: Console, written: Written) -> None:
     console.print(_table(written.title, written.rows))
     for notice in written.notices:
         console.print(f"• {escape(notice)}", highlight=False)
-    for path in written.files:
+    for path in (written.page, *written.tables):
         console.print(str(path), soft_wrap=True, highlight=False, markup=False)
+    console.print("each figure beside them as SVG, PNG and PDF", highlight=False)
     if written.logged_to is not None:
         console.print(f"also an artifact of run {written.logged_to}, in report/", highlight=False)
 

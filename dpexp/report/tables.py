@@ -64,9 +64,6 @@ class SettingRow:
     @classmethod
     def of(cls, series: Series, point: Point) -> Self:
         """The row of a point."""
-        notes = ["arithmetic, not a guarantee"] if series.terms.randomness != "secret" else []
-        notes += [] if series.terms.kind == "certified" else [f"ε is {series.terms.kind}"]
-        notes += [] if series.terms.test_split == "public" else ["accuracy not covered by ε"]
         return cls(
             series=series.letter,
             name=point.name or series.terms.experiment,
@@ -75,7 +72,7 @@ class SettingRow:
             delta=delta_in_words(point.runs[0].delta),
             accuracy=accuracy_in_words(point.accuracies),
             on_front=point in series.front,
-            note="; ".join(notes),
+            note="; ".join(series.terms.caveats),
         )
 
 

@@ -27,10 +27,10 @@ NAMES = {
 _UNKNOWN = "not recorded"
 _PHRASES = {
     "delta": "δ = {}",
-    "test_split": "test split {}",
+    "test_split": "{} test split",
     "sampler": "{} lots",
     "budget": "budget terms {}",
-    "randomness": "lots and noise {}",
+    "randomness": "{} lots and noise",
     "procedure": "ε of {}",
 }
 
@@ -73,16 +73,23 @@ class Terms:
         return cls(
             experiment=run.experiment,
             data=_data(run),
-            test_split="private, not covered by ε" if run.split_prefix else "public",
+            test_split="private (not covered by ε)" if run.split_prefix else "public",
             delta=_UNKNOWN if run.delta is None else f"{run.delta!r}",
             relation=_relation(params.get("privacy.relation")),
             sampler=_words_of_class(params.get("sampling._target_"), "Sampling"),
             accountant=tags.get("dpexp.accountant") or _words_of_class(params.get("accountant._target_"), ""),
             kind=tags.get("dpexp.epsilon_kind", _UNKNOWN),
             budget=_budget(run),
-            randomness="keyed by the seed: no guarantee" if run.is_deterministic else "secret",
+            randomness="keyed (no guarantee)" if run.is_deterministic else "secret",
             procedure="a whole private selection" if run.is_selection else "one run",
         )
+
+    @property
+    def caveats(self) -> list[str]:
+        """What its figures are not, even where nothing is compared."""
+        found = [] if self.randomness == "secret" else ["ε is arithmetic, not a guarantee"]
+        found += [] if self.kind == "certified" else [f"ε is no proven bound: {self.kind}"]
+        return found + ([] if self.test_split == "public" else ["accuracy not covered by ε"])
 
     def in_words(self, names: Iterable[str]) -> str:
         """Some of the terms as a phrase."""

@@ -53,9 +53,9 @@ class Written:
         return self.folder / _PAGE
 
     @property
-    def files(self) -> list[Path]:
-        """All files, the page first."""
-        return sorted(self.folder.iterdir(), key=lambda path: (path.name != _PAGE, path.name))
+    def tables(self) -> list[Path]:
+        """The runs as CSV, the settings as LaTeX."""
+        return [self.folder / _CSV, self.folder / _LATEX]
 
 
 def write_report(
