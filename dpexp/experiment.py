@@ -52,6 +52,12 @@ class Result:
     statement: str
     forfeited_lots: int = 0
 
+    @property
+    def objectives(self) -> dict[str, float | None]:
+        """What a sweeper may be told: accuracy, error and ε."""
+        error = None if self.accuracy is None else 1 - self.accuracy
+        return {"accuracy": self.accuracy, "error": error, "epsilon": self.epsilon}
+
 
 @final
 @dataclass(frozen=True, kw_only=True)

@@ -22,10 +22,9 @@ from dpexp.planning import plan_as_json, shares_as_json, shares_of
 from dpexp.statement import statement
 from dpexp.strict import CoveredRun
 from dpexp.tracking import Run, flatten, shown_uri
+from dpexp.tracking.tags import KIND_TAG, PLAN_TAG
 
-__all__ = ["PLAN_TAG", "record_end", "record_start", "split_prefix"]
-
-PLAN_TAG = "dpexp.plan_hash"
+__all__ = ["record_end", "record_start", "split_prefix"]
 
 
 def record_start(
@@ -125,7 +124,7 @@ def _solved(plan: PrivacyPlan) -> dict[str, Any]:
 
 def _tags(experiment: Experiment, plan: PrivacyPlan) -> dict[str, str]:
     tags = {
-        "dpexp.kind": "train",
+        KIND_TAG: "train",
         "dpexp.private": str(plan.guarantee is not None).lower(),
         "dpexp.experiment": experiment.name,
         "dpexp.seed": str(experiment.seed),
@@ -145,7 +144,7 @@ def _tags(experiment: Experiment, plan: PrivacyPlan) -> dict[str, str]:
         tags["dpexp.strict"] = "true"
     if plan.deterministic:
         tags["dpexp.deterministic"] = "true"
-    return {**experiment.tags, **tags}
+    return tags
 
 
 def _log_model(run: Run | CoveredRun, module: DPModule, datamodule: LotDataModule) -> None:

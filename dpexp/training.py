@@ -34,7 +34,7 @@ from dpexp.record import record_end, record_start, split_prefix
 from dpexp.resumption import HEAD_TAG, Places, Resumption, resumed
 from dpexp.stopping import Stopped
 from dpexp.streams import Stream
-from dpexp.strict import CoveredRun, covered, silence
+from dpexp.strict import CoveredRun, covered, covered_tags, silence
 from dpexp.tracking import Run, flatten
 from dpexp.trainer import autocast_of, fit, make_trainer, refuse_reports, test, validate
 
@@ -154,6 +154,7 @@ def _recorded(
         name=experiment.name,
         run_name=_run_name(experiment, plan),
         run_id=None if earlier is None else earlier.run_id,
+        tags=covered_tags(experiment.tags) if experiment.strict else experiment.tags,
     ) as opened:
         run = covered(opened, flatten(experiment.config), strict=experiment.strict)
         with spending_recorded(run, ledger):

@@ -44,9 +44,9 @@ FLOORS = [
     ],
     ["datamodule", "module", "callbacks", "checkpointing", "trainer", "divergence"],
     ["spool", "delivery", "tracking", "experiment"],
-    ["console", "budget_view", "plots", "statement", "strict", "record", "resumption"],
-    ["training", "tasks", "reproduction", "report"],
-    ["cli", "__main__"],
+    ["console", "budget_view", "plots", "statement", "strict", "record", "resumption", "price"],
+    ["training", "tasks", "reproduction", "sweeps", "report"],
+    ["cli", "plugins", "__main__"],
 ]
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 PACKAGE = REPOSITORY / "dpexp"

@@ -19,13 +19,15 @@ class Price:
         name: The parent's name.
         run_id: The parent.
         status: What became of the sweep.
-        figures: What was priced, and its ε.
+        known: There is an ε for it.
+        figures: What was priced and its ε; how many jobs there were.
         words: The price as the sweep stated it; None where that is not on record.
     """
 
     name: str
     run_id: str
     status: str
+    known: bool
     figures: tuple[tuple[str, str], ...]
     words: str | None
 
@@ -36,6 +38,7 @@ class Price:
             name=parent.name,
             run_id=parent.run_id,
             status=parent.status,
+            known=parent.epsilon_in("sweep/epsilon_best") is not None,
             figures=tuple(_figures(parent)),
             words=store.text(parent, "sweep_price.txt"),
         )

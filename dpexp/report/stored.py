@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self, final
 
+from dpexp.tracking.tags import COMMAND_TAG, KIND_TAG
+
 __all__ = ["StoredRun"]
 
 _INFINITE = 1e300  # MLflow keeps ∞ as the greatest float
@@ -59,7 +61,7 @@ class StoredRun:
     @property
     def is_sweep(self) -> bool:
         """It is the parent of a sweep."""
-        return self.tags.get("dpexp.kind") == "sweep"
+        return self.tags.get(KIND_TAG) == "sweep"
 
     @property
     def is_selection(self) -> bool:
@@ -91,7 +93,7 @@ class StoredRun:
     @property
     def command(self) -> str | None:
         """The exact command line."""
-        return self.tags.get("dpexp.command")
+        return self.tags.get(COMMAND_TAG)
 
     @property
     def epsilon(self) -> float | None:

@@ -8,6 +8,7 @@ from typing import final
 from dpexp import _validate
 from dpexp.report.store import Store
 from dpexp.report.stored import StoredRun
+from dpexp.tracking.tags import KIND_TAG, PARENT_TAG, SWEEP_TAG
 
 __all__ = ["Subject", "find_subject"]
 
@@ -65,7 +66,7 @@ def find_subject(
     else:
         experiment, experiment_id = _experiment(store, experiment)
         parent = None if sweep is None else _last_sweep(store, experiment_id)
-    tag = None if parent is None else ("dpexp.sweep", parent.run_id)
+    tag = None if parent is None else (SWEEP_TAG, parent.run_id)
     found = list(store.runs(experiment_id, tag))
     if parent is not None and parent.run_id not in {run.run_id for run in found}:
         found.append(parent)
@@ -77,7 +78,7 @@ def _subject(
 ) -> Subject:
     found = list(found)
     secret = {run.run_id for run in found if run.is_selection}
-    ours = [run for run in found if "dpexp.kind" in run.tags]
+    ours = [run for run in found if KIND_TAG in run.tags]
     # Of a private selection nothing but its one result may be shown.
     shown = [run for run in ours if not run.is_sweep and _sweep_of(run) not in secret]
     shown += [run for run in ours if run.is_selection]
@@ -99,7 +100,7 @@ def _subject(
 
 
 def _sweep_of(run: StoredRun) -> str | None:
-    return run.tags.get("dpexp.sweep") or run.tags.get("mlflow.parentRunId")
+    return run.tags.get(SWEEP_TAG) or run.tags.get(PARENT_TAG)
 
 
 def _experiment(store: Store, name: str | None) -> tuple[str, str]:
@@ -121,14 +122,14 @@ def _name_of(store: Store, experiment_id: str) -> str:
 
 
 def _last_sweep(store: Store, experiment_id: str) -> StoredRun:
-    last = next(store.runs(experiment_id, ("dpexp.kind", "sweep")), None)
+    last = next(store.runs(experiment_id, (KIND_TAG, "sweep")), None)
     if last is None:
         raise _no_sweep(store, experiment_id, "last")
     return last
 
 
 def _no_sweep(store: Store, experiment_id: str, asked: str) -> _validate.UserError:
-    found = islice(store.runs(experiment_id, ("dpexp.kind", "sweep")), _SHOWN)
+    found = islice(store.runs(experiment_id, (KIND_TAG, "sweep")), _SHOWN)
     listed = "\n".join(f"  {run.run_id}  {run.name}  {run.status}" for run in found)
     hint = f"The newest sweeps there:\n{listed}" if listed else "There are no sweeps; leave task.sweep out."
     return _validate.refuse("task.sweep", asked, "the id of a sweep's parent run, or last", hint)

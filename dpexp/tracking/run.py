@@ -57,6 +57,11 @@ class Run:
         self._thread = threading.Thread(target=self._flush_regularly, daemon=True)
         self._thread.start()
 
+    @property
+    def last_step(self) -> int:
+        """The last step of any series; -1 before the first."""
+        return max(self._last.values(), default=-1)
+
     def record(self, step: int, metrics: Mapping[str, float], *, timestamp: int | None = None) -> None:
         """Buffers metrics at one step; a series goes forward only, so no point comes twice.
 
