@@ -38,8 +38,8 @@ class Point:
 
     @cached_property
     def mean(self) -> float:
-        """Of the accuracies."""
-        return fmean(self.accuracies)
+        """Of the accuracies; within them also where rounding would put it outside."""
+        return min(max(fmean(self.accuracies), min(self.accuracies)), max(self.accuracies))
 
     @cached_property
     def epsilons(self) -> tuple[float, ...]:

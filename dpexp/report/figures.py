@@ -70,6 +70,8 @@ def _saved(name: str, draw: Callable[[Any], None], size: tuple[float, float], fo
         warnings.filterwarnings("ignore", "Glyph .* missing from font")  # in names: the page has them in text
         figure = new_figure(size)
         draw(figure)
+        figure.draw_without_rendering()  # lays it out,
+        figure.set_layout_engine("none")  # once for all formats
         for ending in FORMATS:
             dates = {"CreationDate": None} if ending == "pdf" else {"Date": None} if ending == "svg" else {}
             figure.savefig(folder / f"{name}.{ending}", dpi=_DPI, metadata=dates)
