@@ -8,9 +8,8 @@ from dpexp.report.axes import accuracy_axis, epsilon_axis, literal, name_beside
 from dpexp.report.courses import Course
 from dpexp.report.words import epsilon_in_words
 
-__all__ = ["draw_accountants", "draw_accuracy", "draw_shares"]
+__all__ = ["draw_accountants", "draw_accuracy", "draw_shares", "panels"]
 
-_COLUMNS = 3
 _FEW = 20  # points, up to which each has a mark
 _HATCHES = ("", "///", "...", "xxx", "\\\\\\", "++")
 
@@ -46,14 +45,20 @@ def _accuracy_in_words(courses: Sequence[Course]) -> str:
     return "validation accuracy" if covered else "validation accuracy\n(private split: not covered by ε)"
 
 
+def panels(count: int) -> tuple[int, int]:
+    """Rows and columns of so many panels, at most three beside each other, none left over where it can be."""
+    columns = 2 if count in (2, 4) else min(count, 3)
+    return -(-count // columns), columns
+
+
 def draw_accountants(figure: Any, courses: Sequence[Course]) -> None:
     """ε by lots, one panel for each setting; every accountant looks alike in all of them."""
     labels = list(dict.fromkeys(each.label for course in courses for each in course.accounted))
-    rows = -(-len(courses) // _COLUMNS)
+    rows, columns = panels(len(courses))
     handles: dict[str, Any] = {}
     first: Any = None
     for number, course in enumerate(courses, start=1):
-        axes = figure.add_subplot(rows, min(_COLUMNS, len(courses)), number, sharey=first)
+        axes = figure.add_subplot(rows, columns, number, sharey=first)
         first = first or axes
         for each in course.accounted:
             lots, epsilons = zip(*each.points, strict=True)
@@ -62,13 +67,13 @@ def draw_accountants(figure: Any, courses: Sequence[Course]) -> None:
             face = {} if each.kind == "certified" else {"markerfacecolor": "white"}
             [handles[each.label]] = axes.plot(lots, epsilons, **look, **face)
         axes.set_title(literal(_name(course)), fontsize="small")
-        axes.set(xlabel="lots", ylabel="ε" if number % _COLUMNS == 1 else "")
+        axes.set(xlabel="lots", ylabel="" if (number - 1) % columns else "ε")
         axes.grid(alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
     everything = [e for course in courses for each in course.accounted for _, e in each.points]
     epsilon_axis(first, everything, which="y")
     shown = {literal(label): handles[label] for label in labels}
-    figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=_COLUMNS, fontsize="small")
+    figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=3, fontsize="small")
 
 
 def draw_shares(figure: Any, courses: Sequence[Course]) -> None:

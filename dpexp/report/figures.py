@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, final
 
 from dpexp.plots import new_figure
-from dpexp.report.along import draw_accountants, draw_accuracy, draw_shares
+from dpexp.report.along import draw_accountants, draw_accuracy, draw_shares, panels
 from dpexp.report.comparison import Comparison
 from dpexp.report.courses import Course
 from dpexp.report.tradeoff import draw_tradeoff
@@ -19,7 +19,7 @@ __all__ = ["FORMATS", "NAMES", "Figure", "draw_figures"]
 NAMES = ("tradeoff", "accuracy_along_epsilon", "epsilon_by_accountant", "epsilon_by_release")
 FORMATS = ("svg", "png", "pdf")
 _DPI = 150
-_STYLE = {
+_STYLE: Any = {
     "svg.hashsalt": "dpexp",  # the same figure twice is the same file
     "pdf.fonttype": 42,  # text that journals accept
     "font.size": 9,
@@ -55,7 +55,7 @@ def _drawings(
     if measured := [course for course in courses if course.reached]:
         yield NAMES[1], partial(draw_accuracy, courses=measured), (7, 3.2)
     if accounted := [course for course in courses if course.accounted]:
-        rows = -(-len(accounted) // 3)
+        rows, _ = panels(len(accounted))
         yield NAMES[2], partial(draw_accountants, courses=accounted), (7, 1.9 * rows + 0.9)
     if parts := [course for course in courses if len(course.shares) > 1]:
         bars = sum(len(course.shares) + 2 for course in parts)

@@ -125,7 +125,7 @@ def _run(run: StoredRun, letter: str) -> Mapping[str, Any]:
 
 def _commands(subject: Subject, comparison: Comparison) -> list[tuple[str, str]]:
     """The sweeps' command lines, then each run's; equal ones once."""
-    told = [(f"sweep {run.name}", run.command) for run in subject.sweeps if not run.is_selection]
+    told = [(run.name, run.command) for run in subject.sweeps if not run.is_selection]
     told += [(run.name, run.command) for run in _by_start(comparison.runs)]
     first: dict[str, str] = {}
     for name, command in told:

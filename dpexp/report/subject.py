@@ -58,6 +58,7 @@ def find_subject(
     Raises:
         UserError: There is no such experiment or sweep, or no such run.
     """
+    parent: StoredRun | None = None
     if sweep is not None and sweep != "last":
         parent, experiment_id = store.run(sweep)
         if not parent.is_sweep:
@@ -65,7 +66,7 @@ def find_subject(
         experiment = _name_of(store, experiment_id)
     else:
         experiment, experiment_id = _experiment(store, experiment)
-        parent = None if sweep is None else _last_sweep(store, experiment_id)
+        parent = _last_sweep(store, experiment_id) if sweep else None
     tag = None if parent is None else (SWEEP_TAG, parent.run_id)
     found = list(store.runs(experiment_id, tag))
     if parent is not None and parent.run_id not in {run.run_id for run in found}:
