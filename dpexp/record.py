@@ -19,7 +19,7 @@ from dpexp.experiment import Experiment, Result
 from dpexp.ledger import Terms
 from dpexp.module import DPModule, Evaluation
 from dpexp.plan import PrivacyPlan
-from dpexp.planning import plan_as_json
+from dpexp.planning import plan_as_json, shares_as_json, shares_of
 from dpexp.statement import statement
 from dpexp.strict import CoveredRun
 from dpexp.tracking import Run, flatten, shown_uri
@@ -39,7 +39,8 @@ def record_start(
     run.log_params(flatten(experiment.config) | _solved(plan))
     run.set_tags(_tags(experiment, plan))
     run.log_text(yaml.safe_dump(dict(experiment.config), sort_keys=False, allow_unicode=True), "config.yaml")
-    run.log_text(json.dumps(plan_as_json(plan), indent=2, ensure_ascii=False), "plan.json")
+    planned = {**plan_as_json(plan), "shares": shares_as_json(shares_of(plan))}
+    run.log_text(json.dumps(planned, indent=2, ensure_ascii=False), "plan.json")
     run.log_dataset(
         name=experiment.data.name,
         digest=datamodule.digest(experiment.tracking.dataset_key()),

@@ -48,7 +48,7 @@ FLOORS = [
     ["datamodule", "module", "callbacks", "checkpointing", "trainer", "divergence"],
     ["spool", "delivery", "tracking", "defaults", "experiment"],
     ["console", "budget_view", "plots", "statement", "strict", "artifact", "record", "resumption", "price"],
-    ["training", "tasks", "reproduction", "sweeps", "notebook"],
+    ["training", "tasks", "reproduction", "sweeps", "notebook", "report"],
     ["cli", "plugins", "__main__"],
 ]
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
