@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, final
 
 from dpexp import _validate
-from dpexp.accounting import AnyAccountant
+from dpexp.accounting import AnyAccountant, PrivacyBound
 from dpexp.budgets import FIXED, BudgetRule
 from dpexp.data import Dataset
 from dpexp.features import Features
@@ -14,13 +14,13 @@ from dpexp.options import Options
 from dpexp.plan import PrivacyPlan
 from dpexp.privacy import DPSGD, Privacy
 from dpexp.schedules import AbstractSchedule
-from dpexp.tracking import MLflowTracking
+from dpexp.tracking import MLflowTracking, Opener
 
 if TYPE_CHECKING:
     import pytorch_lightning as pl
     from torch import nn, optim
 
-__all__ = ["Experiment", "Result"]
+__all__ = ["Claim", "Experiment", "Result"]
 
 
 @final
@@ -55,6 +55,20 @@ class Result:
 
 @final
 @dataclass(frozen=True, kw_only=True)
+class Claim:
+    """What is claimed in place of a run's own guarantee, where it is part of something larger.
+
+    Attributes:
+        epsilon: Of the whole; certified.
+        statement: The guarantee of the whole, in words.
+    """
+
+    epsilon: PrivacyBound
+    statement: str
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
 class Experiment:
     """One experiment: what is trained, on what, how privately, and where it is recorded.
 
@@ -80,6 +94,8 @@ class Experiment:
         tags: Tags of its MLflow run beside dpexp's own.
         options: How it is computed and shown; None for what the root keys of `config` say.
         budget: What its spending is held to.
+        recording: Opens what it is recorded to; None for an MLflow run of `tracking`.
+        claim: What its record claims; None for its own guarantee.
     """
 
     name: str
@@ -102,6 +118,8 @@ class Experiment:
     tags: Mapping[str, str] = field(default_factory=dict)
     options: Options | None = None
     budget: BudgetRule = FIXED
+    recording: Opener | None = None
+    claim: Claim | None = None
 
     def __post_init__(self) -> None:
         _validate.integer("seed", self.seed, at_least=0)

@@ -15,13 +15,12 @@ from dpexp import __version__
 from dpexp.accounting import Kind, PrivacyBound
 from dpexp.datamodule import LotDataModule
 from dpexp.experiment import Experiment, Result
-from dpexp.ledger import Terms
+from dpexp.ledger import Ledger, Terms
 from dpexp.module import DPModule, Evaluation
 from dpexp.plan import PrivacyPlan
 from dpexp.planning import plan_as_json
 from dpexp.statement import statement
-from dpexp.strict import CoveredRun
-from dpexp.tracking import Run, flatten, shown_uri
+from dpexp.tracking import Recording, flatten, shown_uri
 
 __all__ = ["PLAN_TAG", "record_end", "record_start", "split_prefix"]
 
@@ -29,7 +28,7 @@ PLAN_TAG = "dpexp.plan_hash"
 
 
 def record_start(
-    run: Run | CoveredRun,
+    run: Recording,
     experiment: Experiment,
     plan: PrivacyPlan,
     datamodule: LotDataModule,
@@ -50,7 +49,7 @@ def record_start(
 
 
 def record_end(
-    run: Run | CoveredRun,
+    run: Recording,
     experiment: Experiment,
     module: DPModule,
     datamodule: LotDataModule,
@@ -64,7 +63,7 @@ def record_end(
     run.record(lots, {"final/forfeited_lots": ledger.forfeited_lots})
     if evaluation is not None:
         run.record(lots, _of_the_test_split(evaluation, split_prefix(experiment.data.test_privacy)))
-    epsilon = None if plan.guarantee is None else float(ledger.epsilon())
+    epsilon = None if plan.guarantee is None else float(_claimed(experiment, ledger))
     delta = None if plan.guarantee is None else plan.guarantee.budget.delta
     if epsilon is not None and delta is not None:
         run.record(lots, {"final/epsilon": epsilon, "final/delta": delta} | _other_figures(module, at_end))
@@ -83,6 +82,11 @@ def record_end(
         deterministic=plan.deterministic,
         statement=words,
     )
+
+
+def _claimed(experiment: Experiment, ledger: Ledger) -> PrivacyBound:
+    """The run's own ε, or that of what it is a part of."""
+    return ledger.epsilon() if experiment.claim is None else experiment.claim.epsilon
 
 
 def _of_the_test_split(found: Evaluation, prefix: str) -> dict[str, float]:
@@ -147,7 +151,7 @@ def _tags(experiment: Experiment, plan: PrivacyPlan) -> dict[str, str]:
     return {**experiment.tags, **tags}
 
 
-def _log_model(run: Run | CoveredRun, module: DPModule, datamodule: LotDataModule) -> None:
+def _log_model(run: Recording, module: DPModule, datamodule: LotDataModule) -> None:
     weights = _on_cpu(module.model)
     average = None if module.average is None else _on_cpu(module.average.module)
     fitted = {name: torch.from_numpy(array) for name, array in datamodule.fitted.state.items()}

@@ -13,7 +13,7 @@ EXPERIMENTS = sorted(file.stem for file in (conf_dir() / "experiment").glob("*.y
 OPTIONS = [
     f"{group}={file.stem}"
     for group in GROUPS
-    if group not in ("experiment", "hydra")
+    if group not in ("experiment", "hydra", "sweep")
     for file in sorted((conf_dir() / group).glob("*.yaml"))
 ]
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dpexp.experiment import Experiment
     from dpexp.tasks import Task
 
-__all__ = ["conf_dir", "main"]
+__all__ = ["conf_dir", "experiment_of", "main"]
 
 register()
 install()  # on import, so that it holds in the processes that launchers start
@@ -118,6 +118,11 @@ def _vary(overrides: Sequence[str]) -> "Experiment":
     config = composed.compose_config(
         "config", [*given, *overrides], RunMode.RUN, from_shell=False, with_log_configuration=False
     )
+    return experiment_of(config)
+
+
+def experiment_of(config: DictConfig) -> "Experiment":
+    """The experiment of a composed configuration that still has Hydra's own group; all groups are checked."""
     name = config.hydra.runtime.choices.get("experiment")
     with open_dict(config):
         del config["hydra"]
