@@ -1,6 +1,7 @@
 """What others get to see of a selection: one MLflow run with the best model, or with none."""
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ def release_best(run: Run, selection: Selection, winner: Candidate, kept: Kept) 
     for name, text in kept.texts.items():
         covered.log_text(text, name)
     for path in kept.files:
+        os.utime(path)  # a copy keeps the time, which would tell when in the selection it was made
         covered.log_artifact(Path(path))
     _declare(covered, selection)
     shown = {name: kept.metrics[name] for name in _shown(winner.experiment) if name in kept.metrics}

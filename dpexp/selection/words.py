@@ -102,7 +102,7 @@ def _procedure(selection: Selection) -> str:
         "is not told. Each trial was on a point drawn uniformly from the "
         f"{len(selection.candidates):,} declared ones, with randomness of its own; one that failed counts as "
         f"the worst and was not repeated. Only the best by {selection.score.metric}, a figure of rows "
-        "declared public, is released. One trial alone costs at most "
+        "declared public, is released. One trial alone costs at most"
         f" ε = {cost.trial.rounded_up(4)} at the same δ, whichever its point; the price of the "
         f"selection is that of Papernot and Steinke (2022), arXiv 2110.03620, {law.theorem}."
     )

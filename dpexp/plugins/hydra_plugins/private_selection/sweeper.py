@@ -71,6 +71,7 @@ class PrivateSelectionSweeper(Sweeper):
     def _selection(self, arguments: Sequence[str]) -> "Selection":
         from dpexp.selection import Score, Selection, Space
 
+        laws, score = self._laws(), Score(self._score)
         parsed = [override for override in _parsed(arguments) if override.key_or_group != "resume"]
         fixed = [str(override.input_line) for override in parsed if not override.is_sweep_override()]
         given = {override.get_key_element() for override in parsed}  # in place of the file's
@@ -80,8 +81,8 @@ class PrivateSelectionSweeper(Sweeper):
         return Selection.of(
             space,
             [self._experiment([*fixed, *point]) for point in space.points],
-            laws=self._laws(),
-            score=Score(self._score),
+            laws=laws,
+            score=score,
             command=self._command(arguments),
         )
 
