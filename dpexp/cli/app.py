@@ -16,7 +16,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from dpexp._validate import UserError
+from dpexp._validate import UserError, refuse
 from dpexp.cli.errors import explain
 from dpexp.cli.guard import check_composed, install
 from dpexp.cli.keys import check_group, check_root
@@ -35,6 +35,7 @@ install()  # on import, so that it holds in the processes that launchers start
 
 _PARTS = ("data", "features", "privacy", "sampling", "accountant", "budget", "schedule", "tracking")
 _HEAVY = ("model", "optimizer", "trainer")
+_SELECTION = "hydra_plugins.private_selection."
 
 
 class Refused(BaseException):
@@ -77,6 +78,7 @@ def _application(config: DictConfig) -> float | None:
 
 
 def _run(config: DictConfig) -> float | None:
+    _refuse_one_trial()
     experiment = _experiment(config, HydraConfig.get().runtime.choices.get("experiment"))
     task: Task = instantiate(config.task, _convert_="all")
     if task.makes:
@@ -84,6 +86,14 @@ def _run(config: DictConfig) -> float | None:
     for group in task.makes:
         check_group(config, group)
     return task.run(experiment)
+
+
+def _refuse_one_trial() -> None:
+    """A sweeper that Hydra would not ask must not be taken for granted."""
+    found = HydraConfig.get()
+    if found.mode is RunMode.RUN and str(found.sweeper.get("_target_", "")).startswith(_SELECTION):
+        hint = "Without it this would be one run, shown like any other."
+        raise refuse("hydra/sweeper", "private_selection", "-m before it, or +sweep=private_selection", hint)
 
 
 def _experiment(config: DictConfig, name: str | None) -> "Experiment":

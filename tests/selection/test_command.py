@@ -21,8 +21,8 @@ def test_the_price_is_shown_without_drawing(dpexp, outputs, private, monkeypatch
     assert "4, 6" in told  # the file's
     assert "clip_norm" not in told  # one value on the command line: no part of the space
     assert "4; each trial is on a random one" in told
-    assert dpexp("+experiment=smoke", "hydra/sweeper=private_selection", "task=plan") == 1  # not one run
-    assert "hydra.sweeper.params = {}" in capsys.readouterr().err
+    assert dpexp("+experiment=smoke", "hydra/sweeper=private_selection", "task=plan") == 1
+    assert "expected -m" in capsys.readouterr().err  # and not one run, all alone
     assert not private.exists()
 
 
@@ -86,10 +86,8 @@ def check_secrecy(dpexp, store, outputs, private, capfd):
     for secret in hidden:
         assert secret not in seen
     assert not re.search(r"trial\.log|kept\.json|record\.json|ledger(s/|\b.*json)", seen)
-    assert sorted(path.name for path in outputs.iterdir()) == sorted(
-        {".mlflow_experiment.lock", "artifacts", "mlflow.db", "mlflow.db.lock", "spool"}
-        & {path.name for path in outputs.iterdir()}
-    )
+    database = {f"mlflow.db{end}" for end in ("", ".lock", "-shm", "-wal")}
+    assert {path.name for path in outputs.iterdir()} <= {".mlflow_experiment.lock", "artifacts", *database}
     after = told.partition("nothing is shown until the best is released.")[2]
     found = run.data.params["optimizer.lr"], run.data.params["privacy.noise_multiplier"]
     assert set(re.findall(r"optimizer\.lr=([\d.]+)", after)) == {found[0]}
