@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 from dpexp.selection import record
+from dpexp.tracking import connect
 from tests.selection.conftest import records, runs_in
 
 COMMAND = ("-m", "+experiment=smoke", "+sweep=private_selection", "trainer=cpu", "privacy.clip_norm=1")
@@ -107,18 +108,18 @@ def test_neither_the_number_of_trials_nor_the_others_are_seen(dpexp, store, outp
 
 
 @pytest.mark.slow
-def test_thirty_commands_give_nothing_away(dpexp, template_store, outputs, private, capfd, monkeypatch):
+@pytest.mark.timeout(3000)
+def test_thirty_commands_give_nothing_away(dpexp, template_store, tmp_path, capfd, monkeypatch):
     """And their consoles have the same words, however many trials there were."""
-    from dpexp.tracking import connect
-
     told, counts = [], set()
-    for _ in range(30):
-        store = connect(f"sqlite:///{outputs / 'mlflow.db'}", outputs)
-        told.append(masked(check_secrecy(dpexp, store, outputs, private, capfd)))
-        counts.add(len(records(private)[0].trials))
-        shutil.rmtree(private)
-        shutil.rmtree(outputs)
-        outputs.mkdir()
+    for number in range(30):
+        outputs, private = tmp_path / str(number) / "outputs", tmp_path / str(number) / "private"
+        outputs.mkdir(parents=True)
         shutil.copy(template_store, outputs / "mlflow.db")
-    assert len(counts) > 1  # a logarithmic law of mean 3 gives 1 thirty times once in 10⁸
+        monkeypatch.chdir(outputs.parent)
+        monkeypatch.setenv("DPEXP_PRIVATE_DIR", str(private))
+        store = connect(f"sqlite:///{outputs / 'mlflow.db'}", outputs)
+        told.append(masked(check_secrecy(dpexp, store, outputs, private / "selections", capfd)))
+        counts.add(len(records(private / "selections")[0].trials))
+    assert len(counts) > 1  # a logarithmic law of mean 3 gives the same thirty times once in 10¹⁰
     assert all(words == told[0] for words in told)

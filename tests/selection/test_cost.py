@@ -1,15 +1,19 @@
 """One price for the whole: the golden table, dp-accounting, and the dearest point."""
 
 import math
+import re
 
 import numpy as np
 import pytest
 
 from dpexp.accounting import Gaussian, PoissonSampled, Relation, Repeated
 from dpexp.accounting.selection import RenyiCurve, curve_of, maximum
+from dpexp.console import shown_up
 from dpexp.selection import NegativeBinomial, Poisson
 from dpexp.selection.cost import Cost
+from dpexp.selection.law import quantile
 from tests.accounting.test_selection import golden, run_on_orders_2_to_128
+from tests.conftest import REPOSITORY
 
 ADD = Relation.ADD_OR_REMOVE_ONE
 
@@ -66,3 +70,16 @@ def test_the_maximum_is_taken_order_by_order():
 def test_the_best_of_ten_costs_far_less_than_all_ten():
     cost = Cost.of(curve_of(steps(4, 0.01, 10_000), ADD), NegativeBinomial(mean_trials=10), 1e-5)
     assert float(cost.whole) < 0.6 * float(cost.all_of_mean)
+
+
+def test_the_table_of_the_guide_is_what_is_computed():
+    text = (REPOSITORY / "docs" / "guide" / "selection.md").read_text(encoding="utf-8")
+    cells = [line.strip("| \n").split(" | ") for line in text.splitlines() if re.match(r"\| \d+ \|", line)]
+    assert len(cells) == 6
+    run = curve_of(steps(4, 0.01, 10_000), ADD)
+    for mean, everything, poisson, logarithmic, geometric, median, most in cells:
+        laws = [law_of(int(mean), shape) for shape in (math.inf, 0, 1)]
+        costs = [Cost.of(run, law, 1e-5) for law in laws]
+        shown = [shown_up(costs[0].all_of_mean), *(shown_up(cost.whole) for cost in costs)]
+        assert [cell.strip("*") for cell in (everything, poisson, logarithmic, geometric)] == shown
+        assert [quantile(laws[1], 0.5), quantile(laws[1], 0.99)] == [int(median), int(most.replace(",", ""))]
