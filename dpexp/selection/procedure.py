@@ -64,8 +64,8 @@ def select(selection: Selection, *, resume: str | None = None) -> Selected:
     console.print(selection_table(selection))
     _rehearse(selection)
     root = private_root(selection.experiment.tracking.folder)
-    console.print("Trials are made in private; nothing is shown until the best is released.")
     with _opened(root, selection, resume) as vault:
+        console.print("Trials are made in private; nothing is shown until the best is released.")
         for number in vault.record.waiting:
             _try(vault, selection, number)
         selected = _release(vault, selection)
