@@ -13,6 +13,7 @@ import yaml
 
 from dpexp import __version__
 from dpexp.accounting import Kind, PrivacyBound
+from dpexp.artifact import claim_of, log_model
 from dpexp.datamodule import LotDataModule
 from dpexp.experiment import Experiment, Result
 from dpexp.ledger import Ledger, Terms
@@ -21,10 +22,9 @@ from dpexp.plan import PrivacyPlan
 from dpexp.planning import plan_as_json
 from dpexp.statement import statement
 from dpexp.tracking import Recording, flatten, shown_uri
+from dpexp.tracking.tags import KIND_TAG, PLAN_TAG
 
-__all__ = ["PLAN_TAG", "record_end", "record_start", "split_prefix"]
-
-PLAN_TAG = "dpexp.plan_hash"
+__all__ = ["record_end", "record_start", "split_prefix"]
 
 
 def record_start(
@@ -69,7 +69,8 @@ def record_end(
         run.record(lots, {"final/epsilon": epsilon, "final/delta": delta} | _other_figures(module, at_end))
     words = statement(experiment, plan, ledger)
     run.log_text(words, "privacy_statement.txt")
-    _log_model(run, module, datamodule)
+    _log_weights(run, module, datamodule)
+    log_model(run, experiment, module, datamodule.fitted, claim_of(ledger, words, experiment.whole))
     return Result(
         accuracy=evaluation.accuracy if public and evaluation is not None else None,
         epsilon=epsilon,
@@ -86,7 +87,7 @@ def record_end(
 
 def _claimed(experiment: Experiment, ledger: Ledger) -> PrivacyBound:
     """The run's own ε, or that of what it is a part of."""
-    return ledger.epsilon() if experiment.claim is None else experiment.claim.epsilon
+    return ledger.epsilon() if experiment.whole is None else experiment.whole.epsilon
 
 
 def _of_the_test_split(found: Evaluation, prefix: str) -> dict[str, float]:
@@ -128,7 +129,7 @@ def _solved(plan: PrivacyPlan) -> dict[str, Any]:
 
 def _tags(experiment: Experiment, plan: PrivacyPlan) -> dict[str, str]:
     tags = {
-        "dpexp.kind": "train",
+        KIND_TAG: "train",
         "dpexp.private": str(plan.guarantee is not None).lower(),
         "dpexp.experiment": experiment.name,
         "dpexp.seed": str(experiment.seed),
@@ -148,10 +149,10 @@ def _tags(experiment: Experiment, plan: PrivacyPlan) -> dict[str, str]:
         tags["dpexp.strict"] = "true"
     if plan.deterministic:
         tags["dpexp.deterministic"] = "true"
-    return {**experiment.tags, **tags}
+    return tags
 
 
-def _log_model(run: Recording, module: DPModule, datamodule: LotDataModule) -> None:
+def _log_weights(run: Recording, module: DPModule, datamodule: LotDataModule) -> None:
     weights = _on_cpu(module.model)
     average = None if module.average is None else _on_cpu(module.average.module)
     fitted = {name: torch.from_numpy(array) for name, array in datamodule.fitted.state.items()}

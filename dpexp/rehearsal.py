@@ -12,6 +12,7 @@ from dpexp.augmentation import Views
 from dpexp.experiment import Experiment
 from dpexp.features import NoFeatures
 from dpexp.gradients import Checked
+from dpexp.inference import random_rows
 from dpexp.memory import largest_batch
 from dpexp.module import DPModule
 from dpexp.options import Options
@@ -80,9 +81,6 @@ def _random_rows(experiment: Experiment, rows: int) -> tuple[Tensor, Tensor]:
 
 
 def _random_inputs(experiment: Experiment, count: tuple[int, ...]) -> Tensor:
-    data = experiment.data
-    if not isinstance(experiment.features, NoFeatures):
-        return torch.rand(*count, experiment.features.dimensions)
-    if data.vocabulary is None:
-        return torch.rand(*count, *data.input_shape)
-    return torch.randint(data.vocabulary, (*count, *data.input_shape))
+    if isinstance(experiment.features, NoFeatures):
+        return random_rows(count, experiment.data.input_shape, experiment.data.vocabulary)
+    return random_rows(count, (experiment.features.dimensions,), None)

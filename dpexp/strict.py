@@ -10,7 +10,7 @@ from typing import Any, final
 
 from dpexp.tracking import Recording
 
-__all__ = ["ARTIFACTS", "METRICS", "PARAMS", "TAGS", "CoveredRun", "covered", "silence"]
+__all__ = ["ARTIFACTS", "METRICS", "PARAMS", "TAGS", "CoveredRun", "covered", "covered_tags", "silence"]
 
 # What is on these lists is public, or made from released values. Anything else is dropped, whatever it is
 # called: a new metric is not covered until somebody has thought about it.
@@ -25,9 +25,10 @@ METRICS = (
 PARAMS = r"plan\.(steps|sampling_probability|noise_multiplier)"  # and the configuration's own keys
 TAGS = (
     r"dpexp\.(kind|private|experiment|version|python|torch|numpy|epsilon_kind|accountant|strict|seed|ledger_head"
-    r"|plan_hash|budget|budget_id|sweep|selection|released|command)"
+    r"|plan_hash|budget|budget_id|command|overrides|sweep|job|figure|panel|value|selection|released)"
+    r"|mlflow\.parentRunId"
 )
-ARTIFACTS = ("config.yaml", "plan.json", "privacy_statement.txt", "selection.json", "model.pt")
+ARTIFACTS = ("config.yaml", "plan.json", "privacy_statement.txt", "selection.json", "model.pt", "model")
 
 _METRICS, _PARAMS = re.compile("|".join(METRICS)), re.compile(PARAMS)
 _TAGS = re.compile(rf"{TAGS}|mlflow\.source\.name")
@@ -68,7 +69,7 @@ class CoveredRun:
 
     def set_tags(self, tags: Mapping[str, str]) -> None:
         """Passes on tags about the configuration and the software."""
-        self._run.set_tags({key: value for key, value in tags.items() if _TAGS.fullmatch(key)})
+        self._run.set_tags(covered_tags(tags))
 
     def log_text(self, text: str, name: str) -> None:
         """Passes on the configuration, the plan and the statement."""
@@ -80,8 +81,18 @@ class CoveredRun:
         if path.name in ARTIFACTS:
             self._run.log_artifact(path)
 
+    def log_model(self, folder: Path, *, step: int) -> None:
+        """Passes on the trained model, in MLflow's format."""
+        if folder.name in ARTIFACTS:
+            self._run.log_model(folder, step=step)
+
     def log_dataset(self, **facts: Any) -> None:
         """Drops the data set's digest: under a key that leaked, it would confirm a guess of all rows."""
+
+
+def covered_tags(tags: Mapping[str, str]) -> dict[str, str]:
+    """Those of them that are covered."""
+    return {key: value for key, value in tags.items() if _TAGS.fullmatch(key)}
 
 
 def covered(run: Recording, config: Mapping[str, Any], *, strict: bool) -> Recording:

@@ -28,30 +28,34 @@ from dpexp.rehearsal import check_module, fit_into_memory, options_of, views_of
 from dpexp.resumption import HEAD_TAG, Places, Resumption, resumed
 from dpexp.stopping import Stopped
 from dpexp.streams import Stream
-from dpexp.strict import covered, silence
+from dpexp.strict import covered, covered_tags, silence
 from dpexp.tracking import Opener, Recording, flatten
 from dpexp.trainer import autocast_of, fit, make_trainer, refuse_reports, test, validate
 
 __all__ = ["rehearse", "rehearse_data", "train"]
 
 
-def train(experiment: Experiment) -> Result:
+def train(experiment: Experiment, console: Console | None = None) -> Result:
     """Runs one experiment by its plan, to the recorded result; or goes on with the run that it names.
+
+    Args:
+        experiment: What is run.
+        console: Where plan, progress and result are shown; None for the screen.
 
     Raises:
         UserError: The configuration is impossible, the data cannot be had, the model mixes examples, or
             the run to resume cannot be.
         LedgerError: What is spent cannot be made durable.
     """
-    plan = experiment.plan()
+    console, plan = console or Console(), experiment.plan()
     if experiment.resume is None:
         plan, share = _opened(experiment, plan)
         terms = Terms.of(plan, experiment.config)
-        return _train(experiment, Ledger(plan, shared=share), terms, share, None)
+        return _train(console, experiment, Ledger(plan, shared=share), terms, share, None)
     plan, share = _joined(experiment, plan)
     terms = Terms.of(plan, experiment.config)
     with resumed(experiment, plan, terms, share) as earlier:
-        return _train(experiment, earlier.ledger, terms, share, earlier)
+        return _train(console, experiment, earlier.ledger, terms, share, earlier)
 
 
 def rehearse(experiment: Experiment) -> None:
@@ -81,9 +85,14 @@ def rehearse_data(experiment: Experiment) -> None:
 
 
 def _train(
-    experiment: Experiment, ledger: Ledger, terms: Terms, share: Share | None, earlier: Resumption | None
+    console: Console,
+    experiment: Experiment,
+    ledger: Ledger,
+    terms: Terms,
+    share: Share | None,
+    earlier: Resumption | None,
 ) -> Result:
-    console, plan = Console(), ledger.plan
+    plan = ledger.plan
     at_end, _ = epsilons_at_end(plan, ledger.lost)
     stream = Stream.keyed_by(experiment.seed) if plan.deterministic else Stream.secret()
     with silence(strict=experiment.strict), torch.random.fork_rng():
@@ -173,6 +182,7 @@ def _recorded(
         name=experiment.name,
         run_name=_run_name(experiment, plan),
         run_id=None if earlier is None else earlier.run_id,
+        tags=covered_tags(experiment.tags) if experiment.strict else experiment.tags,
     ) as opened:
         run = covered(opened, flatten(experiment.config), strict=experiment.strict)
         with spending_recorded(run, ledger):
@@ -341,11 +351,6 @@ def _gradients_in_words(checked: Checked) -> str:
 
 def _check_counts(plan: PrivacyPlan, ledger: Ledger, first: int, drawn: int, stepped: int) -> None:
     """Since the `first` step of this process."""
-    counts = {
-        "planned": plan.steps - first,
-        "drawn": drawn,
-        "charged": ledger.steps - first,
-        "stepped": stepped,
-    }
-    if len(set(counts.values())) != 1:
+    counts = [plan.steps - first, drawn, ledger.steps - first, stepped]
+    if len(set(counts)) != 1:
         raise RuntimeError(f"Lots planned, drawn, charged and stepped must be equal, found {counts}.")

@@ -10,7 +10,7 @@ import pytest
 from tests.conftest import REPOSITORY
 
 FLOORS = [
-    ["_validate"],
+    ["_validate", "folders"],
     [
         "accounting",
         "schedules",
@@ -26,6 +26,7 @@ FLOORS = [
         "trust",
         "durable",
         "stopping",
+        "configuration",
     ],
     [
         "noise",
@@ -41,11 +42,23 @@ FLOORS = [
         "memory",
         "augmentation",
         "checkpoint",
+        "inference",
     ],
     ["datamodule", "module", "callbacks", "checkpointing", "trainer", "divergence"],
-    ["spool", "delivery", "tracking", "experiment"],
-    ["console", "budget_view", "plots", "statement", "strict", "record", "resumption", "rehearsal"],
-    ["training", "tasks", "reproduction", "selection"],
+    ["spool", "delivery", "tracking", "defaults", "experiment"],
+    [
+        "console",
+        "budget_view",
+        "plots",
+        "statement",
+        "strict",
+        "artifact",
+        "record",
+        "resumption",
+        "price",
+        "rehearsal",
+    ],
+    ["training", "tasks", "reproduction", "sweeps", "notebook", "selection"],
     ["cli", "plugins", "__main__"],
 ]
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}

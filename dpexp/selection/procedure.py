@@ -9,11 +9,11 @@ from typing import final
 from rich.console import Console
 
 from dpexp import _validate
-from dpexp.experiment import Claim
+from dpexp.experiment import Whole
 from dpexp.selection.apart import features_in
 from dpexp.selection.candidate import Candidate
 from dpexp.selection.record import Record
-from dpexp.selection.release import release_best, release_nothing
+from dpexp.selection.release import release_best, release_nothing, tags_of
 from dpexp.selection.selection import Selection
 from dpexp.selection.trial import Kept, run_trial
 from dpexp.selection.vault import Vault, private_root
@@ -108,9 +108,9 @@ def _try(vault: Vault, selection: Selection, number: int) -> None:
     candidate = selection.candidates[vault.record.trials[number].point]
     before = vault.record.best
     vault.write(vault.record.begun(number))
-    claim = Claim(epsilon=selection.cost.whole, statement=statement(selection, candidate))
+    whole = Whole(epsilon=selection.cost.whole, statement=statement(selection, candidate))
     with _features_kept(vault, selection):
-        metrics = run_trial(candidate, vault.trial(number), claim)
+        metrics = run_trial(candidate, vault.trial(number), whole)
     vault.write(vault.record.ended(number, selection.score.of(metrics)))
     for loser in (number, before):
         if loser is not None and loser != vault.record.best:
@@ -128,7 +128,9 @@ def _release(vault: Vault, selection: Selection) -> Selected:
     best = vault.record.best
     tracking = selection.experiment.tracking
     run_name = f"private selection of {selection.name}"
-    with tracking.run(name=selection.name, run_name=run_name, run_id=vault.record.run_id) as run:
+    with tracking.run(
+        name=selection.name, run_name=run_name, run_id=vault.record.run_id, tags=tags_of(selection)
+    ) as run:
         vault.write(replace(vault.record, run_id=run.run_id))
         if best is None:
             release_nothing(run, selection)

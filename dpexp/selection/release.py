@@ -3,8 +3,11 @@
 import json
 import os
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from dpexp import __version__
 from dpexp.accounting import Kind
@@ -15,10 +18,11 @@ from dpexp.selection.trial import Kept
 from dpexp.selection.words import statement
 from dpexp.strict import CoveredRun
 from dpexp.tracking import Run, flatten
+from dpexp.tracking.tags import COMMAND_TAG, KIND_TAG, PLAN_TAG, SWEEP_TAG
 
-__all__ = ["release_best", "release_nothing"]
+__all__ = ["release_best", "release_nothing", "tags_of"]
 
-_OF_SINGLE_RUNS = ("dpexp.plan_hash", "dpexp.ledger_head")  # by which runs are found that can go on
+_OF_SINGLE_RUNS = (PLAN_TAG, "dpexp.ledger_head")  # by which runs are found that can go on
 _FINAL = ("final/accuracy", "final/steps", "final/charged_lots")
 _OF_SPLITS = {"validation": ("val/accuracy", "val/loss"), "test": ("test/accuracy", "test/loss")}
 
@@ -28,12 +32,15 @@ def release_best(run: Run, selection: Selection, winner: Candidate, kept: Kept) 
     covered = CoveredRun(run, flatten(winner.experiment.config))
     covered.log_params(kept.params)
     tags = {key: value for key, value in kept.tags.items() if key not in _OF_SINGLE_RUNS}
-    covered.set_tags({**tags, **_tags(selection, run.run_id), "dpexp.released": "true"})
+    covered.set_tags({**tags, **tags_of(selection), SWEEP_TAG: run.run_id, "dpexp.released": "true"})
     for name, text in kept.texts.items():
         covered.log_text(text, name)
-    for path in kept.files:
-        os.utime(path)  # a copy keeps the time, which would tell when in the selection it was made
-        covered.log_artifact(Path(path))
+    for path in map(Path, kept.files):
+        _date_now(path)
+        covered.log_artifact(path)
+    if kept.model is not None:
+        _date_now(Path(kept.model))
+        covered.log_model(Path(kept.model), step=winner.plan.steps)
     _declare(covered, selection)
     shown = {name: kept.metrics[name] for name in _shown(winner.experiment) if name in kept.metrics}
     covered.record(winner.plan.steps, {**shown, **_price(selection)})
@@ -44,10 +51,21 @@ def release_nothing(run: Run, selection: Selection) -> None:
     common = _common(selection)
     covered = CoveredRun(run, common)
     covered.log_params(common)
-    covered.set_tags({**_tags(selection, run.run_id), "dpexp.released": "false"})
+    covered.set_tags({SWEEP_TAG: run.run_id, "dpexp.released": "false"})
     covered.log_text(statement(selection, None), "privacy_statement.txt")
     _declare(covered, selection)
     covered.record(0, _price(selection))
+
+
+def _date_now(path: Path) -> None:
+    """Dates a file, or all of a model's folder, to its release: when it was made is for nobody to know."""
+    description = path / "MLmodel"
+    if description.is_file():
+        content = yaml.safe_load(description.read_text(encoding="utf-8"))
+        content["utc_time_created"] = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
+        description.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+    for part in (path, *path.rglob("*")):
+        os.utime(part)  # copies keep the time
 
 
 def _declare(run: CoveredRun, selection: Selection) -> None:
@@ -81,12 +99,12 @@ def _shown(experiment: Experiment) -> tuple[str, ...]:
     return (*_FINAL, *(name for split in public for name in _OF_SPLITS[split]))
 
 
-def _tags(selection: Selection, run_id: str) -> dict[str, str]:
+def tags_of(selection: Selection) -> dict[str, str]:
+    """The tags of its run, from the first moment."""
     return {
-        "dpexp.kind": "sweep",
-        "dpexp.sweep": run_id,
+        KIND_TAG: "sweep",
         "dpexp.selection": "true",
-        "dpexp.command": selection.command,
+        COMMAND_TAG: selection.command,
         "dpexp.experiment": selection.name,
         "dpexp.private": "true",
         "dpexp.epsilon_kind": str(Kind.CERTIFIED),

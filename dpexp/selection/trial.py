@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Self, final
 
 from dpexp.durable import make_private_folder, write_whole
-from dpexp.experiment import Claim, Experiment
+from dpexp.experiment import Experiment, Whole
 from dpexp.options import Checkpointing
 from dpexp.selection.apart import apart
 from dpexp.selection.candidate import Candidate
@@ -33,6 +33,7 @@ class Kept:
         texts: Its text artifacts by name.
         metrics: The last value of each metric.
         files: Its other artifacts.
+        model: Folder of its model in MLflow's format; None where it could not be saved.
     """
 
     params: dict[str, Any] = field(default_factory=dict)
@@ -40,6 +41,7 @@ class Kept:
     texts: dict[str, str] = field(default_factory=dict)
     metrics: dict[str, float] = field(default_factory=dict)
     files: list[str] = field(default_factory=list)
+    model: str | None = None
 
     @classmethod
     def of(cls, folder: Path) -> Self:
@@ -95,17 +97,23 @@ class _PrivateRun:
         shutil.copyfile(path, copy)
         self.kept.files.append(str(copy))
 
+    def log_model(self, folder: Path, *, step: int) -> None:
+        """Keeps a copy."""
+        copy = make_private_folder(self._folder / _FILES) / folder.name
+        shutil.copytree(folder, copy)
+        self.kept = replace(self.kept, model=str(copy))
+
     def log_dataset(self, *, name: str, digest: str, num_examples: int, relation: str) -> None:
         """Keeps nothing: the digest is of private rows."""
 
 
-def run_trial(candidate: Candidate, folder: Path, claim: Claim) -> Mapping[str, float]:
+def run_trial(candidate: Candidate, folder: Path, whole: Whole) -> Mapping[str, float]:
     """Trains on a point, and keeps what came of it.
 
     Args:
         candidate: The point.
         folder: For this trial alone; private.
-        claim: What the model claims if it is released: the guarantee of the whole selection.
+        whole: What the model claims if it is released: the guarantee of the whole selection.
 
     Returns:
         The last value of each metric; empty where the trial failed, for whatever reason. The reason is in
@@ -117,14 +125,14 @@ def run_trial(candidate: Candidate, folder: Path, claim: Claim) -> Mapping[str, 
     run = _PrivateRun(folder)
     with apart(folder / "trial.log"):
         try:
-            train(_inside(candidate.experiment, folder, run, claim))
+            train(_inside(candidate.experiment, folder, run, whole))
         except Exception:  # noqa: BLE001 - whatever it is, it is for the trial's log alone
             _log.exception("The trial failed, and counts as the worst.")
             return {}
     return run.kept.metrics
 
 
-def _inside(experiment: Experiment, folder: Path, run: _PrivateRun, claim: Claim) -> Experiment:
+def _inside(experiment: Experiment, folder: Path, run: _PrivateRun, whole: Whole) -> Experiment:
     """The same run, with everything it writes below the folder; it is never gone on with."""
     assert experiment.options is not None
     return replace(
@@ -132,7 +140,7 @@ def _inside(experiment: Experiment, folder: Path, run: _PrivateRun, claim: Claim
         tracking=replace(experiment.tracking, outputs=str(folder)),
         options=replace(experiment.options, checkpoint=Checkpointing(keep=0)),
         recording=run.opened,
-        claim=claim,
+        whole=whole,
         resume=None,
         tags={},
     )

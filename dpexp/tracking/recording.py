@@ -43,6 +43,10 @@ class Recording(Protocol):
         """Takes a file as an artifact; the file itself may be gone afterwards."""
         ...
 
+    def log_model(self, folder: Path, *, step: int) -> None:
+        """Takes a folder in MLflow's format as the run's model; it may be gone afterwards."""
+        ...
+
     def log_dataset(self, *, name: str, digest: str, num_examples: int, relation: str) -> None:
         """Takes the name of the training data."""
         ...
@@ -51,6 +55,8 @@ class Recording(Protocol):
 class Opener(Protocol):
     """Opens the recording of a run, as `MLflowTracking.run` does."""
 
-    def __call__(self, *, name: str, run_name: str, run_id: str | None) -> AbstractContextManager[Recording]:
+    def __call__(
+        self, *, name: str, run_name: str, run_id: str | None, tags: Mapping[str, str]
+    ) -> AbstractContextManager[Recording]:
         """The recording, closed at the end of the block."""
         ...

@@ -5,11 +5,11 @@ import json
 from pathlib import Path
 
 import pytest
-from hydra import compose, initialize_config_dir
+from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 
 from dpexp.cli import conf_dir
-from dpexp.cli.app import experiment_of
+from dpexp.cli.composition import composed_experiment, current_hydra
 from dpexp.selection import NegativeBinomial, Score, Selection, Space, record
 from dpexp.tracking import connect
 
@@ -20,7 +20,7 @@ SPACE = Space({"optimizer.lr": ["0.1", "0.5"], "privacy.noise_multiplier": ["2",
 def experiment(*overrides):
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(conf_dir()), version_base="1.3"):
-        return experiment_of(compose("config", [*OVERRIDES, *overrides], return_hydra_config=True))
+        return composed_experiment(current_hydra(), [*OVERRIDES, *overrides])
 
 
 @pytest.fixture(scope="session")
@@ -84,10 +84,15 @@ class Training:
             if isinstance(outcome, BaseException):
                 raise outcome
             run.record(40, {"val/accuracy": outcome, "test/accuracy": outcome, "final/accuracy": outcome})
-            run.log_text(experiment.claim.statement, "privacy_statement.txt")
+            run.log_text(experiment.whole.statement, "privacy_statement.txt")
             with contextlib.chdir(experiment.tracking.folder):
                 Path("model.pt").write_text(json.dumps(outcome), encoding="utf-8")
                 run.log_artifact(Path("model.pt"))
+                Path("model").mkdir()
+                Path("model/MLmodel").write_text(
+                    "utc_time_created: '2020-02-02 02:02:02.0'\n", encoding="utf-8"
+                )
+                run.log_model(Path("model"), step=40)
 
 
 @pytest.fixture

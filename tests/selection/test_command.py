@@ -88,7 +88,8 @@ def check_secrecy(dpexp, store, outputs, private, capfd):
         assert secret not in seen
     assert not re.search(r"trial\.log|kept\.json|record\.json|ledger(s/|\b.*json)", seen)
     database = {f"mlflow.db{end}" for end in ("", ".lock", "-shm", "-wal")}
-    assert {path.name for path in outputs.iterdir()} <= {".mlflow_experiment.lock", "artifacts", *database}
+    of_the_release = {".mlflow_experiment.lock", "artifacts", "running", *database}
+    assert {path.name for path in outputs.iterdir()} <= of_the_release
     after = told.partition("nothing is shown until the best is released.")[2]
     found = run.data.params["optimizer.lr"], run.data.params["privacy.noise_multiplier"]
     assert set(re.findall(r"optimizer\.lr=([\d.]+)", after)) == {found[0]}

@@ -175,8 +175,9 @@ def test_points_are_random_and_nothing_is_dated_before_the_last_trial(
     history = [point for key in run.data.metrics for point in store.get_metric_history(run.info.run_id, key)]
     assert all(point.timestamp >= run.info.start_time for point in history)
     files = [path for path in (outputs / "artifacts").rglob("*") if path.is_file()]
-    assert files
+    assert "MLmodel" in {path.name for path in files}
     assert all(path.stat().st_mtime >= last for path in files)
+    assert not any(b"2020" in path.read_bytes() for path in files)
 
 
 def test_the_private_store_is_its_owners_alone(declared, private, trials, training):

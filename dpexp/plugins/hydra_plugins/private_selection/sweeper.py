@@ -48,7 +48,7 @@ class PrivateSelectionSweeper(Sweeper):
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         """Takes what Hydra hands over. No launcher is made: trials are no jobs."""
-        self._loader, self._config = hydra_context.config_loader, config
+        self._config = config
 
     def sweep(self, arguments: list[str]) -> None:
         """Selects; with task=plan only says what that would cost."""
@@ -91,9 +91,9 @@ class PrivateSelectionSweeper(Sweeper):
         return f"python -m dpexp -m {shlex.join([*of_hydra, *arguments])}"
 
     def _experiment(self, overrides: list[str]) -> "Experiment":
-        from dpexp.cli.app import experiment_of
+        from dpexp.cli.composition import composed_experiment, current_hydra
 
-        return experiment_of(self._loader.load_sweep_config(self._config, overrides))
+        return composed_experiment(current_hydra(), overrides)
 
     def _laws(self) -> "list[Law]":
         from dpexp._validate import one_of
