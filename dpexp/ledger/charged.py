@@ -32,9 +32,9 @@ def charged_phases(path: Path, *, run_id: str, terms: bytes, plan: PrivacyPlan) 
         LedgerError: The ledger is missing, corrupt, or of another run or plan.
     """
     entries = entries_of(path, run_id=run_id, terms=terms)
-    kinds = {entry.kind for entry in entries}
+    kinds = [entry.kind for entry in entries if entry.kind in (EntryKind.RESUMED, EntryKind.FINISHED)]
     charged = phases_besides(spending_of(entries, plan), plan, steps=0, fitted=False)
-    if EntryKind.FINISHED in kinds:
+    if kinds and kinds[-1] is EntryKind.FINISHED:  # a run may be resumed after it, when MLflow was not told
         return charged
     assert plan.guarantee is not None
     whole = [*plan.guarantee.phases_before, *plan.phases(plan.steps)]

@@ -55,7 +55,8 @@ class Spending:
             changes[first] += times
             changes[last] -= times
         times = 0
-        for first, last in pairwise(sorted(changes)):
+        # Blocks that join are one stretch: an epoch that reaches over both is paid for once.
+        for first, last in pairwise(sorted(step for step, change in changes.items() if change)):
             times += changes[first]
             if times < 0:
                 raise ValueError(f"Steps {first} to {last - 1} were taken and never reserved.")

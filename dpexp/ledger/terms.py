@@ -36,6 +36,10 @@ _OF_T = (
     "plan.steps_asked",
     "plan.guarantee.terms",
 )
+_SAID = (
+    "plan.guarantee.terms.in_words",
+    "plan.guarantee.terms.statement",
+)  # of a shared budget, by its store
 _MOVABLE = ("data.root", "data.mirrors", "data.npm_package")  # where the same files lie
 
 
@@ -54,7 +58,7 @@ class Terms:
         """The terms of a plan that was made from a configuration."""
         chosen = dict(_flat({group: config[group] for group in _GROUPS if group in config}))
         filtered = plan.guarantee is not None and plan.guarantee.terms.declares_filter
-        dropped = (*_MOVABLE, *_OF_T) if filtered else _MOVABLE
+        dropped = (*_MOVABLE, *_SAID, *(_OF_T if filtered else ()))
         values = chosen | dict(_flat({"plan": _plain(plan)}))
         return cls.read(json.dumps({key: value for key, value in values.items() if not _below(key, dropped)}))
 

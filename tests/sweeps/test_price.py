@@ -2,11 +2,12 @@
 
 import pytest
 
-from dpexp.accounting import Phase, total
+from dpexp.accounting import Phase, as_accountant, total
 from dpexp.budgets import FilterBudget
 from dpexp.ledger import Journal, Ledger, charged_phases
+from dpexp.lots import PartitionSampling
 from dpexp.price import Charged, price_of
-from tests.plans import PCA, plain_plan, private_plan
+from tests.plans import PCA, plain_plan, private_plan, settings
 
 TERMS = b"t" * 32
 
@@ -90,3 +91,47 @@ def test_a_run_that_was_stopped_is_charged_whole_and_what_resumptions_lost_on_to
         ledger.finish()
     assert lots_in(read(path, plan)) == 1 + 20 + lost
     assert Phase(PCA.event, 1) in read(path, plan)
+
+
+def test_what_is_resumed_after_its_end_and_stopped_is_charged_once_more(tmp_path):
+    """MLflow was not told of the end, so that the run went on from its last checkpoint."""
+    plan, path = private_plan(steps=20, epsilon=None), tmp_path / "r.ledger"
+    with Journal.create(path, run_id="r", terms=TERMS, releases=0) as journal:
+        ledger = Ledger(plan)
+        ledger.keep(journal)
+        for step in range(20):
+            ledger.reserve(plan.step(step))
+        ledger.finish()
+    assert lots_in(read(path, plan)) == 20
+    with Journal.open(path, run_id="r", terms=TERMS, known={}) as journal:
+        Ledger.resumed(plan, journal, steps=10, fitted=True).reserve(plan.step(10))
+    assert lots_in(read(path, plan)) >= 20 + 10
+
+
+def test_an_epoch_that_reaches_over_blocks_is_charged_once(tmp_path):
+    plan, path = by_epoch(steps=25), tmp_path / "r.ledger"
+    with Journal.create(path, run_id="r", terms=TERMS, releases=0) as journal:
+        ledger = Ledger(plan)
+        ledger.keep(journal)
+        for step in range(25):
+            ledger.reserve(plan.step(step))
+        assert len(journal.entries) > 3  # blocks end within epochs
+        ledger.finish()
+    charges = [(phase.event, phase.charges) for phase in plan.phases(25)]
+    assert [(phase.event, phase.charges) for phase in read(path, plan)] == charges
+
+
+def by_epoch(steps):
+    keys = {
+        "lot_size": 100,
+        "noise_multiplier": 2,
+        "steps": steps,
+        "epsilon": None,
+        "relation": "replace_one",
+    }
+    return settings(**keys).plan(
+        num_examples=1000,
+        sampling=PartitionSampling(),
+        accountant=as_accountant("pld"),
+        releases=(),
+    )
