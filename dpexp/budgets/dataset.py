@@ -112,6 +112,16 @@ class DatasetBudget:
         run = store.add_run(self.budget_id, label=label)
         return Share(store=store, budget_id=self.budget_id, totals=found.totals, run=run)
 
+    def on_record(self) -> tuple[Totals | None, frozenset[str]]:
+        """The terms it was opened under, None where it was not, and the MLflow runs that are charged to it.
+
+        Raises:
+            BudgetStoreError: The store cannot be read, or the record is damaged.
+        """
+        found, runs, _ = BudgetStore(database=self.database).read(self.budget_id)
+        names = frozenset(run.mlflow_run for run in runs if run.mlflow_run is not None)
+        return (None if found is None else found.totals), names
+
     def check_fits(self, found: BudgetRecord, phases: Sequence[Phase]) -> None:
         """Refuses a plan that would pass the total.
 

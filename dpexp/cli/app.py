@@ -81,7 +81,7 @@ def _run_job(config: DictConfig) -> "Objectives":
 def _run(config: DictConfig) -> "Objectives":
     chosen = HydraConfig.get()
     _refuse_one_trial(chosen)
-    experiment = experiment_of(config, chosen.runtime.choices.get("experiment"), chosen.overrides.task)
+    experiment = experiment_of(config, chosen, chosen.overrides.task)
     task: Task = instantiate(config.task, _convert_="all")
     if task.makes:
         experiment.plan()  # impossible privacy arithmetic is refused before torch is even imported
@@ -89,7 +89,7 @@ def _run(config: DictConfig) -> "Objectives":
         check_group(config, group)
     if chosen.mode is RunMode.RUN or not trains(config):
         return task.run(experiment)
-    job = job_of(experiment)
+    job = job_of(experiment, config.task.objectives)
     return task.run(job.experiment) if job.done is None else None  # only a fixed list goes on, for any value
 
 

@@ -22,7 +22,7 @@ from dpexp.trust import require_trusted_names, trusted_object
 if TYPE_CHECKING:
     from dpexp.experiment import Experiment
 
-__all__ = ["composed_experiment", "conf_dir", "current_hydra", "experiment_of", "rerun_overrides"]
+__all__ = ["composed_experiment", "conf_dir", "current_hydra", "experiment_of", "flags_of", "rerun_overrides"]
 
 _PARTS = ("data", "features", "privacy", "sampling", "accountant", "budget", "schedule", "tracking")
 _HEAVY = ("model", "optimizer", "trainer")
@@ -36,12 +36,12 @@ def current_hydra() -> Hydra:
     return found
 
 
-def experiment_of(config: DictConfig, name: str | None, overrides: Sequence[str]) -> "Experiment":
+def experiment_of(config: DictConfig, chosen: Any, overrides: Sequence[str]) -> "Experiment":
     """The experiment that a configuration describes; no torch is imported.
 
     Args:
         config: Composed, without Hydra's own group.
-        name: The chosen experiment file; None where none was.
+        chosen: Hydra's own group, of the same composition.
         overrides: The command line it was composed from.
 
     Raises:
@@ -56,7 +56,7 @@ def experiment_of(config: DictConfig, name: str | None, overrides: Sequence[str]
         check_group(config, group)
     parts = {name: instantiate(config[name], _convert_="all") for name in _PARTS}
     return Experiment(
-        name=name or "adhoc",
+        name=chosen.runtime.choices.get("experiment") or "adhoc",
         model=functools.partial(instantiate, config.model, _convert_="all"),
         optimizer=lambda parameters: instantiate(config.optimizer, _convert_="all")(params=parameters),
         trainer=_later(config.trainer),
@@ -66,23 +66,31 @@ def experiment_of(config: DictConfig, name: str | None, overrides: Sequence[str]
         resume=config.resume,
         config=_plain(config),
         vary=_vary,
-        tags=_command_tags(rerun_overrides(overrides)),
+        tags=_command_tags([*flags_of(chosen), *rerun_overrides(overrides)]),
         **parts,
     )
 
 
-def composed_experiment(hydra: Hydra, overrides: Sequence[str]) -> "Experiment":
-    """The experiment of another command line, under the same search path."""
+def composed_experiment(hydra: Hydra, overrides: Sequence[str], name: str = "config") -> "Experiment":
+    """The experiment of another command line, under the same search path and primary configuration `name`."""
     config = hydra.compose_config(
-        "config", list(overrides), RunMode.RUN, from_shell=False, with_log_configuration=False
+        name, list(overrides), RunMode.RUN, from_shell=False, with_log_configuration=False
     )
-    name = config.hydra.runtime.choices.get("experiment")
+    chosen = config.hydra
     with open_dict(config):
         del config["hydra"]
-    experiment = experiment_of(config, name, overrides)
+    experiment = experiment_of(config, chosen, overrides)
     for group in _HEAVY:
         check_group(config, group)
     return experiment
+
+
+def flags_of(chosen: Any) -> list[str]:
+    """What stands before the overrides, so that the same files are found; `chosen` is Hydra's own group."""
+    sources = [source for source in chosen.runtime.config_sources if source.provider == "command-line"]
+    name = chosen.job.config_name
+    flags = [part for source in sources for part in ("--config-dir", source.path)]
+    return flags if name == "config" else [*flags, "--config-name", name]
 
 
 def rerun_overrides(overrides: Sequence[str]) -> list[str]:
@@ -94,8 +102,9 @@ def rerun_overrides(overrides: Sequence[str]) -> list[str]:
 
 def _vary(overrides: Sequence[str]) -> "Experiment":
     """The experiment of this command line with more overrides at its end, and task=train."""
-    given = [o for o in HydraConfig.get().overrides.task if _key(o).split(".")[0] != "task"]
-    return composed_experiment(current_hydra(), [*given, *overrides])
+    chosen: Any = HydraConfig.get()
+    given = [o for o in chosen.overrides.task if _key(o).split(".")[0] != "task"]
+    return composed_experiment(current_hydra(), [*given, *overrides], chosen.job.config_name)
 
 
 def _command_tags(overrides: Sequence[str]) -> Mapping[str, str]:

@@ -9,26 +9,26 @@ import functools
 import json
 import os
 import shlex
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, final
 
 from hydra._internal.hydra import Hydra
 from hydra.core.hydra_config import HydraConfig
-from hydra.errors import HydraException
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from dpexp import _validate
-from dpexp.cli.composition import composed_experiment, current_hydra
+from dpexp.cli.composition import composed_experiment, current_hydra, flags_of
 from dpexp.cli.errors import Refused
 from dpexp.cli.keys import check_group
+from dpexp.cli.listing import Listing
 from dpexp.tracking.tags import COMMAND_TAG
 
 if TYPE_CHECKING:
     from dpexp.budgets import DatasetBudget
     from dpexp.experiment import Experiment
-    from dpexp.price import Price
-    from dpexp.sweeps import Child, Job, Parent
+    from dpexp.sweeps import Job, Parent, Summary
 
 __all__ = ["JobFailed", "job_of", "open_sweep", "sweeps_closed", "trains"]
 
@@ -75,24 +75,26 @@ def open_sweep(config: DictConfig) -> None:
     if not trains(config) or sweeper.startswith(_OWN):
         return
     try:
-        shared = None if sweeper == _LISTED else _budget_of_adaptive(config, sweeper)
+        listing = Listing.of(config, current_hydra()) if sweeper == _LISTED else None
+        shared = None if listing else _budget_of_adaptive(config, sweeper)
         check_group(config, "tracking")
         parent = _open.stack.enter_context(
             opened(
                 instantiate(config.tracking, _convert_="all"),
                 config.hydra.runtime.choices.get("experiment") or "adhoc",
-                asked=_asked(config),
-                tags={COMMAND_TAG: shlex.join(["python", "-m", "dpexp", "-m", *_without_resume(config)])},
+                asked=_asked(config, listing),
+                tags=_command_tags(config),
                 resume=config.resume,
             )
         )
-    except (_validate.UserError, HydraException) as error:
+    except Exception as error:  # Hydra would go on without a parent
         raise Refused from error
     _open.stack.enter_context(parent.ticket.given())
-    closing = (
-        _closing_listed(parent, current_hydra()) if shared is None else _closing_adaptive(parent, shared)
-    )
-    _open.stack.push(closing)
+    if listing is not None:
+        _open.stack.push(_closing_listed(parent, listing, config))
+    else:
+        assert shared is not None
+        _open.stack.push(_closing_adaptive(parent, shared))
 
 
 def trains(config: DictConfig) -> bool:
@@ -100,11 +102,15 @@ def trains(config: DictConfig) -> bool:
     return bool(config.task._target_ == _TRAINING)
 
 
-def job_of(experiment: "Experiment") -> "Job":
+def job_of(experiment: "Experiment", objectives: Sequence[str]) -> "Job":
     """The job that Hydra runs now.
 
+    Args:
+        experiment: As its command line makes it.
+        objectives: What the sweeper is told of it.
+
     Raises:
-        UserError: It is told of no sweep, or its run cannot go on.
+        UserError: It is told of no sweep, its run cannot go on, or it has nothing to tell the sweeper.
     """
     from dpexp.sweeps import Job, Ticket
 
@@ -115,6 +121,7 @@ def job_of(experiment: "Experiment") -> "Job":
             f"Job {number} knows of no sweep to belong to: dpexp's own multirun did not start its process.\n"
             "Launcher processes must inherit the environment variable DPEXP_SWEEP."
         )
+    _check_objectives(experiment, objectives)
     _calm_screen()
     job = Job.of(experiment, number, ticket)
     if job.done is not None:
@@ -124,37 +131,67 @@ def job_of(experiment: "Experiment") -> "Job":
     return job
 
 
-def _closing_listed(parent: "Parent", hydra: Hydra) -> Callable[..., None]:
-    from dpexp.sweeps import listed_price
+def _closing_listed(parent: "Parent", listing: Listing, config: DictConfig) -> Callable[..., None]:
+    from dpexp.sweeps import Summary, listed_price
 
-    price = functools.partial(listed_price, make=functools.partial(composed_experiment, hydra))
-    return functools.partial(_close, parent, price, "The same command with resume=last does what is left.")
+    hydra = current_hydra()
+
+    def summary() -> "Summary":
+        _check_unchanged(listing, config, hydra)
+        made = (composed_experiment(hydra, job, config.hydra.job.config_name) for job in listing.jobs)
+        jobs = {n: job for n, job in enumerate(made) if job.config["task"]["_target_"] == _TRAINING}
+        children = parent.children
+        return Summary(children=children, listed=len(jobs), price=listed_price(children, jobs))
+
+    return functools.partial(_close, parent, summary, "The same command with resume=last does what is left.")
+
+
+def _check_unchanged(listing: Listing, config: DictConfig, hydra: Hydra) -> None:
+    """Jobs compose their files when they start, which may be after the results of others were seen.
+
+    Where all jobs come from the same files, the terms of the first tell of a change.
+    """
+    several = len(listing.configurations) > 1
+    if several and Listing.of(config, hydra).configurations != listing.configurations:
+        raise _validate.UserError(
+            "A configuration file was changed while the sweep ran: it has no price until it is changed back."
+        )
 
 
 def _closing_adaptive(parent: "Parent", shared: "DatasetBudget") -> Callable[..., None]:
-    from dpexp.sweeps import adaptive_price
+    from dpexp.sweeps import Summary, adaptive_price
 
-    return functools.partial(_close, parent, functools.partial(adaptive_price, budget=shared), "")
+    def summary() -> "Summary":
+        children = parent.children
+        price = adaptive_price(children, shared, parent.tracking.folder)
+        return Summary(children=children, listed=None, price=price)
+
+    return functools.partial(_close, parent, summary, "")
 
 
 def _close(
     parent: "Parent",
-    price: "Callable[[Sequence[Child]], Price]",
+    summary: "Callable[[], Summary]",
     after_an_error: str,
     _: Any,
     error: BaseException | None,
     *__: Any,
 ) -> None:
     """Prices the sweep, prints and stores what it came to; `ExitStack` calls it with the error, if any."""
-    from dpexp.sweeps import summary_of
-
-    parent.close_children()
-    children = parent.children
-    if not children:
-        return
-    summary = summary_of(children, price(children))
-    parent.record(summary)
-    print(f"\nSweep {parent.run.run_id}: {summary.in_words}")
+    try:
+        parent.close_children()
+        if error is not None and not parent.children:
+            return  # nothing began, and nothing is left of it
+        found = summary()
+        parent.record(found)
+    except Exception as failure:
+        if error is None:
+            raise
+        print(f"Sweep {parent.run.run_id} has no price yet. {failure}", file=sys.stderr)
+    else:
+        print(f"\nSweep {parent.run.run_id}: {found.in_words}")
+        if error is None and not found.complete:
+            raise JobFailed("A launcher or sweeper passed over it.")
     if error is not None and after_an_error:
         print(after_an_error)
 
@@ -176,14 +213,31 @@ def _budget_of_adaptive(config: DictConfig, sweeper: str) -> "DatasetBudget":
     return budget
 
 
-def _asked(config: DictConfig) -> list[str]:
-    """All that says which jobs there are."""
-    sweeper = OmegaConf.to_container(config.hydra.sweeper, resolve=True)
-    return [*_without_resume(config), json.dumps(sweeper, sort_keys=True)]
+def _asked(config: DictConfig, listing: Listing | None) -> list[str]:
+    """All that says which jobs there are, and what they are."""
+    sweeper = OmegaConf.to_container(config.hydra.sweeper, resolve=True, enum_to_str=True)
+    configurations = [] if listing is None else listing.configurations
+    return [*_without_resume(config), json.dumps(sweeper, sort_keys=True), *configurations]
+
+
+def _command_tags(config: DictConfig) -> dict[str, str]:
+    of_hydra = [text for text in config.hydra.overrides.hydra if not text.startswith("hydra.mode=")]
+    words = ["python", "-m", "dpexp", *flags_of(config.hydra), "-m", *of_hydra, *_without_resume(config)]
+    return {COMMAND_TAG: shlex.join(words)}
 
 
 def _without_resume(config: DictConfig) -> list[str]:
     return [o for o in config.hydra.overrides.task if not o.lstrip("+").startswith("resume=")]
+
+
+def _check_objectives(experiment: "Experiment", objectives: Sequence[str]) -> None:
+    """A search whose jobs have no value would end after the first one, which was then paid for in vain."""
+    unknown = {"accuracy", "error"} & set(objectives)
+    if unknown and experiment.data.test_privacy != "public" and HydraConfig.get().sweeper._target_ != _LISTED:
+        hint = "A sweeper that learns from results may see public figures only: the test split is private."
+        raise _validate.refuse(
+            "task.objectives", list(objectives), "[epsilon], or data.test_split=public", hint
+        )
 
 
 def _calm_screen() -> None:

@@ -3,7 +3,7 @@
 from dpexp.sweeps.children import Child
 from dpexp.sweeps.job import Job
 from dpexp.sweeps.parent import Parent, opened
-from dpexp.sweeps.summary import Summary, adaptive_price, listed_price, summary_of
+from dpexp.sweeps.summary import Summary, adaptive_price, listed_price
 from dpexp.sweeps.ticket import Ticket
 
 __all__ = [
@@ -15,5 +15,4 @@ __all__ = [
     "adaptive_price",
     "listed_price",
     "opened",
-    "summary_of",
 ]

@@ -1,11 +1,12 @@
 """The runs of a sweep, as the store holds them."""
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-from dpexp.tracking.tags import JOB_TAG, OVERRIDES_TAG, PARENT_TAG, SWEEP_TAG
+from dpexp.ledger import ledger_of
+from dpexp.tracking.tags import JOB_TAG, PARENT_TAG, PLAN_TAG, SWEEP_TAG
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -24,36 +25,40 @@ class Child:
         run_id: The MLflow run.
         job: The number of its job.
         status: As MLflow says it: `FINISHED`, `FAILED`, `KILLED` or `RUNNING`.
+        deleted: Somebody deleted it: it is not gone on with, and what it released stays released.
         tags: Its tags.
-        metrics: The last value of each metric.
     """
 
     run_id: str
     job: int
     status: str
+    deleted: bool
     tags: Mapping[str, str]
-    metrics: Mapping[str, float]
 
     @property
     def finished(self) -> bool:
-        """It came to its end."""
-        return self.status == "FINISHED"
+        """It came to its end, and is there."""
+        return self.status == "FINISHED" and not self.deleted
 
-    @property
-    def overrides(self) -> Sequence[str]:
-        """The command line that makes the same run."""
-        found: list[str] = json.loads(self.tags[OVERRIDES_TAG])
-        return found
+    def begun(self, outputs: Path) -> bool:
+        """Whether it may have released anything; the others ended before.
+
+        Its ledger says so too, below `outputs`: the store may not have been told.
+        """
+        return PLAN_TAG in self.tags or ledger_of(outputs, self.run_id).exists()
 
 
 def children_of(client: "MlflowClient", experiment_id: str, sweep: str) -> list[Child]:
-    """All runs of a sweep, the newest first, whatever became of them."""
+    """All runs of a sweep, the newest first, whatever became of them, deleted ones too."""
+    from mlflow.entities import ViewType
+
     found: list[Child] = []
     token = None
     while True:
         page = client.search_runs(
             [experiment_id],
             filter_string=f"tags.`{SWEEP_TAG}` = '{sweep}' and tags.`{PARENT_TAG}` = '{sweep}'",
+            run_view_type=ViewType.ALL,
             max_results=_PAGE,
             order_by=["attributes.start_time DESC"],
             page_token=token,
@@ -69,6 +74,6 @@ def _child(run: Any) -> Child:
         run_id=run.info.run_id,
         job=int(run.data.tags[JOB_TAG]),
         status=run.info.status,
+        deleted=run.info.lifecycle_stage == "deleted",
         tags=dict(run.data.tags),
-        metrics=dict(run.data.metrics),
     )

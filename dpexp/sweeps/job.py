@@ -8,7 +8,7 @@ from dpexp.experiment import Experiment
 from dpexp.ledger import Terms
 from dpexp.sweeps.children import Child, children_of
 from dpexp.sweeps.ticket import Ticket
-from dpexp.tracking import connect
+from dpexp.tracking import connect, shown_uri
 from dpexp.tracking.tags import JOB_TAG, PARENT_TAG, PLAN_TAG, SWEEP_TAG
 
 __all__ = ["Job"]
@@ -37,8 +37,10 @@ class Job:
             ticket: The sweep.
 
         Raises:
-            UserError: The job was done before, under another configuration.
+            UserError: The job would be recorded elsewhere than the sweep, or it was done before, under
+                another configuration.
         """
+        _check_store(experiment, ticket)
         tags = {PARENT_TAG: ticket.run_id, SWEEP_TAG: ticket.run_id, JOB_TAG: str(number)}
         tracking = replace(experiment.tracking, experiment=ticket.experiment)
         below = replace(experiment, tracking=tracking, tags={**experiment.tags, **tags}, resume=None)
@@ -55,7 +57,19 @@ def _earlier(experiment: Experiment, number: int, ticket: Ticket) -> list[Child]
     found = client.get_experiment_by_name(ticket.experiment)
     assert found is not None  # the parent is in it
     children = children_of(client, found.experiment_id, ticket.run_id)
-    return [child for child in children if child.job == number]
+    return [child for child in children if child.job == number and not child.deleted]
+
+
+def _check_store(experiment: Experiment, ticket: Ticket) -> None:
+    store = shown_uri(experiment.tracking.resolved_uri)
+    if store != ticket.store:
+        raise _validate.refuse(
+            "tracking",
+            store,
+            f"{ticket.store}, which holds the sweep",
+            "Jobs that are recorded elsewhere could not be priced: do not sweep over tracking, and leave "
+            "hydra.job.chdir=false.",
+        )
 
 
 def _check_same(experiment: Experiment, done: Child) -> None:

@@ -3,6 +3,8 @@
 import contextlib
 import hashlib
 import json
+import logging
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, final
 
@@ -10,7 +12,7 @@ from dpexp import _validate
 from dpexp.sweeps.children import Child, children_of
 from dpexp.sweeps.summary import Summary
 from dpexp.sweeps.ticket import Ticket
-from dpexp.tracking import MLflowTracking, Run, runs_like
+from dpexp.tracking import MLflowTracking, Run, runs_like, shown_uri
 from dpexp.tracking.tags import KIND_TAG, SWEEP_TAG
 
 if TYPE_CHECKING:
@@ -18,7 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Parent", "opened"]
 
+_log = logging.getLogger(__name__)
 _ASKED_TAG = "dpexp.sweep_hash"  # of all that says which jobs there are
+_PRICES = ("sweep/epsilon_all", "sweep/epsilon_best")
 
 
 @final
@@ -30,18 +34,36 @@ class Parent:
         ticket: What its jobs are given.
     """
 
-    def __init__(self, run: Run, ticket: Ticket) -> None:
-        self.run, self.ticket = run, ticket
+    def __init__(self, run: Run, ticket: Ticket, tracking: MLflowTracking) -> None:
+        self.run, self.ticket, self.tracking = run, ticket, tracking
 
     @property
     def children(self) -> list[Child]:
-        """Its runs so far, the newest first."""
-        return children_of(self.run.client, self.run.experiment_id, self.run.run_id)
+        """Its runs so far, the newest first.
+
+        Raises:
+            UserError: The store does not answer.
+        """
+        from mlflow.exceptions import MlflowException
+
+        try:
+            return children_of(self.run.client, self.run.experiment_id, self.run.run_id)
+        except MlflowException as error:
+            raise _validate.refuse(
+                "tracking.uri", self.ticket.store, "a store that answers", str(error).partition("\n")[0]
+            ) from error
 
     def close_children(self) -> None:
-        """No job is left: a run that still counts as running was killed."""
+        """Stores what jobs could not, and closes runs that count as running and are written to by nobody.
+
+        A cluster may still run jobs of a sweep that was stopped: those close their runs themselves.
+
+        Raises:
+            UserError: The store does not answer.
+        """
+        self.tracking.send()
         for child in self.children:
-            if child.status == "RUNNING":
+            if child.status == "RUNNING" and not child.deleted and not self.tracking.is_alive(child.run_id):
                 self.run.client.set_terminated(child.run_id, "KILLED")
 
     def record(self, summary: Summary) -> None:
@@ -49,9 +71,18 @@ class Parent:
         self.run.record(self.run.last_step + 1, summary.metrics)
         self.run.log_text(f"{summary.in_words}\n", "sweep_price.txt")
 
-    def forget(self) -> None:
+    def withdraw_price(self) -> None:
+        """What an earlier attempt cost bounds nothing any more, until the sweep is priced again."""
+        self.run.record(self.run.last_step + 1, dict.fromkeys(_PRICES, math.nan))
+        self.run.log_text("The sweep goes on; it has no price until it ends.\n", "sweep_price.txt")
+
+    def forget_if_empty(self) -> None:
         """Takes a sweep out of the store of which no job began."""
-        self.run.client.delete_run(self.run.run_id)
+        try:
+            if not self.children:
+                self.run.client.delete_run(self.run.run_id)
+        except _validate.UserError as error:  # what ended the sweep is told, and not this
+            _log.debug("Sweep %s stays: %s", self.run.run_id, error)
 
 
 @contextlib.contextmanager
@@ -68,7 +99,8 @@ def opened(
     Args:
         tracking: The store.
         name: Of the experiment; the MLflow experiment is called so where none is set.
-        asked: All that says which jobs there are, in order: a sweep goes on only with the same.
+        asked: All that says which jobs there are and what they are: a sweep goes on only with the same, since
+            what is left of it may not depend on the results that there are.
         tags: Tags of a new parent.
         resume: None, `last`, or the parent's run id.
 
@@ -87,22 +119,32 @@ def opened(
         ) as run:
             run.set_tags({SWEEP_TAG: run.run_id})
             experiment = run.client.get_experiment(run.experiment_id).name
-            ticket = Ticket(run_id=run.run_id, experiment=experiment, goes_on=earlier is not None)
-            parent = Parent(run, ticket)
+            store = shown_uri(tracking.resolved_uri)
+            goes_on = earlier is not None
+            ticket = Ticket(run_id=run.run_id, experiment=experiment, store=store, goes_on=goes_on)
+            parent = Parent(run, ticket, tracking)
+            if earlier is not None and set(_PRICES) & set(earlier.data.metrics):
+                parent.withdraw_price()
             yield parent
     except BaseException:
-        if parent is not None and not parent.children:
-            parent.forget()
+        if parent is not None:
+            parent.forget_if_empty()
         raise
 
 
 def _found(tracking: MLflowTracking, name: str, resume: str, asked_hash: str) -> "FoundRun":
     wanted = {KIND_TAG: "sweep", _ASKED_TAG: asked_hash}
     runs = runs_like(tracking, name, run_id=None if resume == "last" else resume, tags=wanted)
-    same = [run for run in runs if run.data.tags.get(_ASKED_TAG) == asked_hash]
+    same = [
+        run
+        for run in runs
+        if run.data.tags.get(_ASKED_TAG) == asked_hash and run.info.lifecycle_stage == "active"
+    ]
     if not same:
-        expected = f"a sweep of {name} with the same overrides"
-        hint = "There is none in the store. Start one without resume."
+        expected = f"a sweep of {name} with the same overrides and configuration files"
+        hint = (
+            "There is none in the store. Undo what was changed since it began, or start one without resume."
+        )
         raise _validate.refuse("resume", resume, expected, hint)
     if same[0].info.status == "FINISHED":
         hint = f"Sweep {same[0].info.run_id} has done all its jobs. Without resume a new one starts."

@@ -1,21 +1,20 @@
 """What a sweep came to, and what all its runs cost together."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import final
 
 from dpexp import _validate
-from dpexp.accounting import Kind, PrivacyBound, Relation
+from dpexp.accounting import Kind, PrivacyBound
 from dpexp.budgets import DatasetBudget
 from dpexp.experiment import Experiment
 from dpexp.ledger import Terms, charged_phases, ledger_of
 from dpexp.price import Charged, Price, price_of
 from dpexp.sweeps.children import Child
-from dpexp.tracking.tags import PLAN_TAG
+from dpexp.tracking.tags import COMMAND_TAG, PLAN_TAG
 
-__all__ = ["Summary", "adaptive_price", "listed_price", "summary_of"]
-
-Maker = Callable[[Sequence[str]], Experiment]
+__all__ = ["Summary", "adaptive_price", "listed_price"]
 
 
 @final
@@ -24,22 +23,37 @@ class Summary:
     """A sweep at its end.
 
     Attributes:
-        jobs: How many began.
-        finished: How many of them came to their end.
-        price: Of everything that all runs released, those that did not finish included.
+        children: All its runs.
+        listed: How many jobs there were to be; None where nobody knew beforehand.
+        price: Of everything that they release.
     """
 
-    jobs: int
-    finished: int
+    children: Sequence[Child]
+    listed: int | None
     price: Price
+
+    @property
+    def begun(self) -> int:
+        """Jobs that have a run."""
+        return len({child.job for child in self.children})
+
+    @property
+    def finished(self) -> int:
+        """Jobs of which one came to its end."""
+        return len({child.job for child in self.children if child.finished})
+
+    @property
+    def complete(self) -> bool:
+        """Nothing is left to do."""
+        return self.finished == (self.begun if self.listed is None else self.listed)
 
     @property
     def metrics(self) -> dict[str, float]:
         """For the parent."""
         counts: dict[str, float] = {
-            "sweep/jobs": self.jobs,
+            "sweep/jobs": self.begun,
             "sweep/finished": self.finished,
-            "sweep/failed": self.jobs - self.finished,
+            "sweep/failed": self.begun - self.finished,
         }
         if not self.price.bounds:
             return counts
@@ -51,64 +65,64 @@ class Summary:
     @property
     def in_words(self) -> str:
         """How the jobs ended, and the price."""
-        left = "" if self.finished == self.jobs else f", {self.jobs - self.finished} did not"
-        return f"{self.finished} jobs came to their end{left}. {self.price.in_words('The whole sweep')}"
+        words = f"{self.finished} jobs came to their end"
+        if failed := self.begun - self.finished:
+            words += f", {failed} did not"
+        if self.listed is not None and self.listed > self.begun:
+            words += f", {self.listed - self.begun} did not begin"
+        if self.listed is not None and not self.complete and self.price.bounds:
+            words += "; all are charged whole, since they were listed beforehand"
+        return f"{words}. {self.price.in_words('The whole sweep')}"
 
 
-def summary_of(children: Sequence[Child], price: Price) -> Summary:
-    """Counts the jobs of a sweep.
-
-    Args:
-        children: All its runs.
-        price: What they cost together.
-    """
-    return Summary(
-        jobs=len({child.job for child in children}),
-        finished=len({child.job for child in children if child.finished}),
-        price=price,
-    )
-
-
-def listed_price(children: Sequence[Child], make: Maker) -> Price:
+def listed_price(children: Sequence[Child], jobs: Mapping[int, Experiment]) -> Price:
     """The price of runs that were all listed before the first one was started.
+
+    Those that did not begin are charged too: which of them are left out was chosen, or may have been, after
+    the results of others were seen.
 
     Args:
         children: All runs of the sweep.
-        make: The experiment of a command line.
+        jobs: What each job on the list trains, by its number.
 
     Raises:
         UserError: A run was made under another configuration than its command line makes now.
         LedgerError: A ledger cannot be read.
     """
-    return price_of([_charged(child, make(child.overrides)) for child in _begun(children)])
+    begun = [child for child in children if child.begun(jobs[child.job].tracking.folder)]
+    charged = [_charged(child, jobs[child.job]) for child in begun]
+    for number in jobs.keys() - {child.job for child in begun}:
+        charged += _whole(jobs[number])
+    return price_of(charged)
 
 
-def adaptive_price(children: Sequence[Child], budget: DatasetBudget) -> Price:
+def adaptive_price(children: Sequence[Child], budget: DatasetBudget, outputs: Path) -> Price:
     """The price of runs of which later ones were chosen by the results of earlier ones.
 
-    Only a filter declared beforehand bounds them: the one that all of them were charged to.
+    Only a filter declared beforehand bounds them: the one that all were charged to, by its own record.
 
     Args:
         children: All runs of the sweep.
         budget: The shared budget.
+        outputs: Folder of their ledgers.
+
+    Raises:
+        BudgetStoreError: The budget cannot be read.
     """
-    begun = _begun(children)
-    charged = all(child.tags.get("dpexp.budget_id") == budget.budget_id for child in begun)
-    limits = {child.metrics.get("budget/epsilon_total") for child in begun}
-    if not charged or len(limits) != 1 or None in limits:
+    begun = {child.run_id for child in children if child.begun(outputs)}
+    totals, charged = budget.on_record()
+    if totals is None or totals.epsilon is None or not begun <= charged:
         return Price(
             runs=len(begun),
             bounds=(),
             why="no ε declared beforehand bounds all its runs: their budget is an odometer, or not the same",
         )
-    (limit,) = limits
-    assert limit is not None
     bound = PrivacyBound(
-        limit,
+        totals.epsilon,
         kind=Kind.CERTIFIED,
         accountant="filter",
-        relation=Relation(budget.relation),
-        delta=budget.delta,
+        relation=totals.relation,
+        delta=totals.delta,
     )
     remark = (
         "Its sweeper chose later points by earlier results, so that it is priced as fully adaptive: by the "
@@ -118,18 +132,21 @@ def adaptive_price(children: Sequence[Child], budget: DatasetBudget) -> Price:
     return Price(runs=len(begun), bounds=(bound,), remark=remark)
 
 
-def _begun(children: Sequence[Child]) -> list[Child]:
-    """The others ended before their first release."""
-    return [child for child in children if PLAN_TAG in child.tags]
+def _whole(job: Experiment) -> list[Charged]:
+    """A job that has not begun; of one that declared facts alone make impossible nothing can come."""
+    try:
+        return [Charged.whole(job.plan())]
+    except _validate.UserError:
+        return []
 
 
 def _charged(child: Child, experiment: Experiment) -> Charged:
     plan = experiment.plan()
     terms = Terms.of(plan, experiment.config)
-    if child.tags[PLAN_TAG] != terms.hash.hex():
+    if child.tags.get(PLAN_TAG, terms.hash.hex()) != terms.hash.hex():  # without it the ledger knows
         raise _validate.UserError(
             f"Run {child.run_id} was made under another configuration than its command line makes now:\n"
-            f"  {' '.join(child.overrides)}\nThe sweep has no price until the files are changed back."
+            f"  {child.tags.get(COMMAND_TAG, '')}\nThe sweep has no price until the files are changed back."
         )
     if plan.guarantee is None:
         return Charged.whole(plan)

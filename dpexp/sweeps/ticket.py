@@ -20,11 +20,13 @@ class Ticket:
     Attributes:
         run_id: The MLflow run of the parent.
         experiment: The MLflow experiment that holds parent and children.
+        store: The store that holds them, without password.
         goes_on: The sweep was started before: some jobs may have runs already.
     """
 
     run_id: str
     experiment: str
+    store: str
     goes_on: bool
 
     @classmethod

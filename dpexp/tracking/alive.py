@@ -13,7 +13,7 @@ from dpexp import _validate
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-__all__ = ["alive", "close_the_dead"]
+__all__ = ["alive", "close_the_dead", "is_alive"]
 
 _log = logging.getLogger(__name__)
 _ALL = "all.lock"
@@ -40,6 +40,21 @@ def alive(folder: Path, run_id: str) -> Iterator[None]:
     finally:
         path.unlink(missing_ok=True)
         lock.release()
+
+
+def is_alive(folder: Path, run_id: str) -> bool:
+    """Whether a living process writes to the run."""
+    path = folder / f"{run_id}.running"
+    with FileLock(folder / _ALL):
+        if not path.exists():
+            return False
+        lock = FileLock(path)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            return True
+        lock.release()
+        return False
 
 
 def close_the_dead(client: "MlflowClient", folder: Path) -> None:

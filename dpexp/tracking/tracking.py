@@ -16,7 +16,7 @@ from filelock import FileLock
 from dpexp import _validate
 from dpexp.delivery import Unavailable, send
 from dpexp.spool import Spool, spools
-from dpexp.tracking.alive import alive, close_the_dead
+from dpexp.tracking.alive import alive, close_the_dead, is_alive
 from dpexp.tracking.run import Run
 from dpexp.tracking.store import connect, experiment_in, last_steps_of, shown_uri
 
@@ -107,6 +107,10 @@ class MLflowTracking:
             run = Run(client, run_id, experiment_id, self._spool(run_id), last=last)
             with _closed(run):
                 yield run
+
+    def is_alive(self, run_id: str) -> bool:
+        """Whether a living process writes to a run, on whatever machine that shares the outputs folder."""
+        return is_alive(self._running, run_id)
 
     def send(self) -> tuple[int, int]:
         """Sends what earlier runs could not store; returns how many runs are complete now, and how many not.

@@ -2,6 +2,8 @@
 
 from mlflow import MlflowClient
 
+SWEEP = ["-m", "+experiment=smoke", "trainer=cpu", "privacy.steps=2", "trainer.val_check_interval=2"]
+
 
 class Store:
     def __init__(self, outputs):

@@ -1,56 +1,22 @@
 """A multirun: one parent, a run for each job, found again, priced and closed whatever happens."""
 
 import json
+import shlex
 
 import pytest
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
-import dpexp.training
 from dpexp.accounting import RenyiAccountant, total
 from dpexp.cli import conf_dir
-from dpexp.sanitizer import Sanitizer
 from dpexp.stopping import Stopped
 from dpexp.sweeps import Ticket
 from tests.conftest import REPOSITORY
 from tests.plans import private_plan
-from tests.sweeps.store import Store, statuses
+from tests.sweeps.store import SWEEP, statuses
 
-SWEEP = ["-m", "+experiment=smoke", "trainer=cpu", "privacy.steps=2", "trainer.val_check_interval=2"]
 FOUR = [*SWEEP, "privacy.noise_multiplier=2,4", "seed=0,1"]
-
-
-@pytest.fixture
-def store(outputs):
-    return Store(outputs)
-
-
-@pytest.fixture
-def failing(monkeypatch):
-    """Makes the lots of jobs with σ = 4 and seed 0 raise what is in the list."""
-    release, error = Sanitizer.release, []
-
-    def release_or_fail(self, sums, step, *arguments):
-        if error and step.groups[0].noise_multiplier == 4:
-            raise error.pop()
-        return release(self, sums, step, *arguments)
-
-    monkeypatch.setattr(Sanitizer, "release", release_or_fail)
-    return error
-
-
-@pytest.fixture
-def trained(monkeypatch):
-    """The experiments that were trained, in order."""
-    calls, real = [], dpexp.training.train
-
-    def counted(experiment):
-        calls.append(experiment)
-        return real(experiment)
-
-    monkeypatch.setattr(dpexp.training, "train", counted)
-    return calls
 
 
 def test_a_grid_is_one_parent_with_a_run_for_each_job_and_the_price_of_all(dpexp, store, capsys):
@@ -65,14 +31,17 @@ def test_a_grid_is_one_parent_with_a_run_for_each_job_and_the_price_of_all(dpexp
     assert children[3].data.tags["dpexp.command"].startswith("python -m dpexp +experiment=smoke trainer=cpu")
     assert parent.data.tags["dpexp.command"].endswith("privacy.noise_multiplier=2,4 seed=0,1")
 
+    metrics = parent.data.metrics
+    assert metrics["sweep/epsilon_all"] == metrics["sweep/epsilon_best"] == _price_of_four()
+    assert (metrics["sweep/jobs"], metrics["sweep/failed"], metrics["sweep/delta"]) == (4, 0, 1e-5)
+    assert "4 runs on the same rows together cost" in " ".join(capsys.readouterr().out.split())
+
+
+def _price_of_four():
     plans = [_smoke_plan(sigma) for sigma in (2, 2, 4, 4)]
     guarantee = plans[0].guarantee
     phases = [phase for plan in plans for phase in plan.phases(2)]
-    expected = float(total(guarantee.open_account(guarantee.accountant), phases))
-    metrics = parent.data.metrics
-    assert metrics["sweep/epsilon_all"] == metrics["sweep/epsilon_best"] == pytest.approx(expected, rel=1e-12)
-    assert (metrics["sweep/jobs"], metrics["sweep/failed"], metrics["sweep/delta"]) == (4, 0, 1e-5)
-    assert "4 runs on the same rows together cost" in " ".join(capsys.readouterr().out.split())
+    return pytest.approx(float(total(guarantee.open_account(guarantee.accountant), phases)), rel=1e-12)
 
 
 def _smoke_plan(sigma):
@@ -121,6 +90,9 @@ def test_a_sweep_that_is_stopped_is_closed_and_goes_on(dpexp, store, failing, tr
     assert dpexp(*FOUR) == 128 + 15
     (parent,) = store.parents
     assert statuses([parent, *store.children(parent)]) == ["KILLED", "FINISHED", "FINISHED", "KILLED"]
+    # Whoever stops has seen results: those that did not begin count as if they had.
+    assert parent.data.metrics["sweep/epsilon_all"] == _price_of_four()
+    assert "1 did not, 1 did not begin; all are charged whole" in " ".join(capsys.readouterr().out.split())
     client = store.client
     client.update_run(parent.info.run_id, status="RUNNING")  # as SIGKILL leaves them
     client.update_run(store.children(parent)[2].info.run_id, status="RUNNING")
@@ -131,27 +103,31 @@ def test_a_sweep_that_is_stopped_is_closed_and_goes_on(dpexp, store, failing, tr
     assert parent.data.metrics["sweep/jobs"] == 4
 
 
-def test_a_job_that_was_done_under_other_files_is_not_taken_for_done(dpexp, store, failing, tmp_path, capsys):
-    folder = tmp_path / "mine" / "experiment"
+def test_what_is_left_is_not_done_under_other_files(dpexp, store, failing, tmp_path, capsys, monkeypatch):
+    folder = tmp_path / "my files" / "experiment"
     folder.mkdir(parents=True)
     file = folder / "own.yaml"
-    file.write_text("# @package _global_\ndefaults:\n  - smoke\n", encoding="utf-8")
-    command = [
-        "--config-dir",
-        str(tmp_path / "mine"),
-        *SWEEP,
-        "+experiment=own",
-        "privacy.noise_multiplier=2,4",
-    ]
-    command.remove("+experiment=smoke")
+    text = "# @package _global_\ndefaults:\n  - smoke\nprivacy: {noise: '${oc.env:DPEXP_NOISE}'}\n"
+    file.write_text(text, encoding="utf-8")
+    monkeypatch.setenv("DPEXP_NOISE", "default")
+    flags = ["--config-dir", str(folder.parent)]
+    command = [*flags, "-m", "+experiment=own", *SWEEP[2:], "privacy.noise_multiplier=2,4"]
     failing.append(RuntimeError("no"))
     assert dpexp(*command) == 1
-    file.write_text(file.read_text(encoding="utf-8") + "privacy: {clip_norm: 2}\n", encoding="utf-8")
+    (parent,) = store.parents
+    assert shlex.split(parent.data.tags["dpexp.command"]) == ["python", "-m", "dpexp", *command]
+    child = store.children(parent)[0]
+    assert shlex.split(child.data.tags["dpexp.command"])[3:6] == [*flags, "+experiment=own"]
+
+    monkeypatch.setenv("DPEXP_NOISE", "secure")
     capsys.readouterr()
     assert dpexp(*command, "resume=last") == 1
     said = capsys.readouterr().err
     assert "job 0 was done as run" in said
     assert "another configuration" in said
+    file.write_text(f"{text}optimizer: {{lr: 0.01}}\n", encoding="utf-8")
+    assert dpexp(*command, "resume=last") == 1
+    assert "the same overrides and configuration files" in capsys.readouterr().err
 
 
 def test_private_and_other_runs_together_have_no_price(dpexp, store, capsys):

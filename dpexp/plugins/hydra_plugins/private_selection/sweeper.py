@@ -93,7 +93,7 @@ class PrivateSelectionSweeper(Sweeper):
     def _experiment(self, overrides: list[str]) -> "Experiment":
         from dpexp.cli.composition import composed_experiment, current_hydra
 
-        return composed_experiment(current_hydra(), overrides)
+        return composed_experiment(current_hydra(), overrides, self._config.hydra.job.config_name)
 
     def _laws(self) -> "list[Law]":
         from dpexp._validate import one_of
