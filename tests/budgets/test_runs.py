@@ -45,8 +45,9 @@ def test_runs_features_and_sweeps_are_charged_and_what_would_pass_the_total_touc
     assert dpexp("-m", *SHARED, "privacy.steps=2", "seed=1,2") == 0
     found = shown("privacy.steps=70")
     assert [run["releases"] for run in found["runs"]] == [71, 2, 2]
-    assert {run["mlflow_run"] for run in found["runs"]} == {run.info.run_id for run in runs_of(outputs)}
-    first = next(run for run in runs_of(outputs) if run.data.params["privacy.steps"] == "70")
+    trained = [run for run in runs_of(outputs) if run.data.tags["dpexp.kind"] == "train"]
+    assert {run["mlflow_run"] for run in found["runs"]} == {run.info.run_id for run in trained}
+    first = next(run for run in trained if run.data.params["privacy.steps"] == "70")
     assert first.data.tags["dpexp.budget"] == "dataset"
     assert 0 < first.data.metrics["budget/spent_fraction"] < found["spent"]["fraction"] < 1
     entries = store_at(outputs / "budgets.db").read("people")[2]
