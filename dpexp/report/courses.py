@@ -113,7 +113,7 @@ def read_course(store: Store, series: Series, point: Point) -> Course:
     first = point.runs[0]
     metric = "val/accuracy" if "val/accuracy" in first.metrics else "nonprivate/val/accuracy"
     runs = point.runs[:_MOST_SEEDS]
-    # A private selection releases no trajectories.
+    # A private selection releases no trajectories, and what its best trial alone would cost is no share of ε.
     spent = [{} if run.is_selection else store.history(run, "privacy/epsilon") for run in runs]
     measured = [store.history(run, metric) for run in runs]
     return Course(
@@ -123,7 +123,7 @@ def read_course(store: Store, series: Series, point: Point) -> Course:
         validation_covered=metric == "val/accuracy",
         reached=tuple(thinned(_reached(spent, measured), _MOST_POINTS)),
         accounted=tuple(_accounted(store, first, spent[0])),
-        shares=_shares(store.text(first, "plan.json")),
+        shares=() if first.is_selection else _shares(store.text(first, "plan.json")),
         statement=store.text(first, "privacy_statement.txt"),
     )
 
