@@ -13,6 +13,7 @@ import yaml
 
 from dpexp import __version__
 from dpexp.accounting import Kind, PrivacyBound
+from dpexp.artifact import claim_of, log_model
 from dpexp.datamodule import LotDataModule
 from dpexp.experiment import Experiment, Result
 from dpexp.ledger import Terms
@@ -70,7 +71,8 @@ def record_end(
         run.record(lots, {"final/epsilon": epsilon, "final/delta": delta} | _other_figures(module, at_end))
     words = statement(experiment, plan, ledger)
     run.log_text(words, "privacy_statement.txt")
-    _log_model(run, module, datamodule)
+    _log_weights(run, module, datamodule)
+    log_model(run, experiment, module, datamodule.fitted, claim_of(ledger, words))
     return Result(
         accuracy=evaluation.accuracy if public and evaluation is not None else None,
         epsilon=epsilon,
@@ -147,7 +149,7 @@ def _tags(experiment: Experiment, plan: PrivacyPlan) -> dict[str, str]:
     return tags
 
 
-def _log_model(run: Run | CoveredRun, module: DPModule, datamodule: LotDataModule) -> None:
+def _log_weights(run: Run | CoveredRun, module: DPModule, datamodule: LotDataModule) -> None:
     weights = _on_cpu(module.model)
     average = None if module.average is None else _on_cpu(module.average.module)
     fitted = {name: torch.from_numpy(array) for name, array in datamodule.fitted.state.items()}

@@ -26,7 +26,7 @@ TAGS = (
     r"dpexp\.(kind|private|experiment|version|python|torch|numpy|epsilon_kind|accountant|strict|seed|ledger_head"
     r"|plan_hash|budget|budget_id|command|overrides|sweep|job|figure|panel|value)|mlflow\.parentRunId"
 )
-ARTIFACTS = ("config.yaml", "plan.json", "privacy_statement.txt", "model.pt")
+ARTIFACTS = ("config.yaml", "plan.json", "privacy_statement.txt", "model.pt", "model")
 
 _METRICS, _PARAMS = re.compile("|".join(METRICS)), re.compile(PARAMS)
 _TAGS = re.compile(rf"{TAGS}|mlflow\.source\.name")
@@ -78,6 +78,11 @@ class CoveredRun:
         """Passes on the trained model, which is what the guarantee is about."""
         if path.name in ARTIFACTS:
             self._run.log_artifact(path)
+
+    def log_model(self, folder: Path, *, step: int) -> None:
+        """Passes on the trained model, in MLflow's format."""
+        if folder.name in ARTIFACTS:
+            self._run.log_model(folder, step=step)
 
     def log_dataset(self, **facts: Any) -> None:
         """Drops the data set's digest: under a key that leaked, it would confirm a guess of all rows."""

@@ -23,6 +23,7 @@ from dpexp.divergence import FiniteParameters
 from dpexp.experiment import Experiment, Result
 from dpexp.features import FittedFeatures, KeepsFitted, NoFeatures
 from dpexp.gradients import Checked
+from dpexp.inference import random_rows
 from dpexp.ledger import Ledger, Terms
 from dpexp.memory import largest_batch
 from dpexp.module import DPModule
@@ -43,29 +44,38 @@ __all__ = ["train"]
 _CHECKED_ROWS = 5  # random rows of the behavioural check
 
 
-def train(experiment: Experiment) -> Result:
+def train(experiment: Experiment, console: Console | None = None) -> Result:
     """Runs one experiment by its plan, to the recorded result; or goes on with the run that it names.
+
+    Args:
+        experiment: What is run.
+        console: Where plan, progress and result are shown; None for the screen.
 
     Raises:
         UserError: The configuration is impossible, the data cannot be had, the model mixes examples, or
             the run to resume cannot be.
         LedgerError: What is spent cannot be made durable.
     """
-    plan = experiment.plan()
+    console, plan = console or Console(), experiment.plan()
     if experiment.resume is None:
         plan, share = _opened(experiment, plan)
         terms = Terms.of(plan, experiment.config)
-        return _train(experiment, Ledger(plan, shared=share), terms, share, None)
+        return _train(console, experiment, Ledger(plan, shared=share), terms, share, None)
     plan, share = _joined(experiment, plan)
     terms = Terms.of(plan, experiment.config)
     with resumed(experiment, plan, terms, share) as earlier:
-        return _train(experiment, earlier.ledger, terms, share, earlier)
+        return _train(console, experiment, earlier.ledger, terms, share, earlier)
 
 
 def _train(
-    experiment: Experiment, ledger: Ledger, terms: Terms, share: Share | None, earlier: Resumption | None
+    console: Console,
+    experiment: Experiment,
+    ledger: Ledger,
+    terms: Terms,
+    share: Share | None,
+    earlier: Resumption | None,
 ) -> Result:
-    console, plan = Console(), ledger.plan
+    plan = ledger.plan
     at_end, _ = epsilons_at_end(plan, ledger.lost)
     stream = Stream.keyed_by(experiment.seed) if plan.deterministic else Stream.secret()
     with silence(strict=experiment.strict), torch.random.fork_rng():
@@ -378,21 +388,13 @@ def _random_rows(experiment: Experiment, rows: int) -> tuple[Tensor, Tensor]:
 
 
 def _random_inputs(experiment: Experiment, count: tuple[int, ...]) -> Tensor:
-    data = experiment.data
-    if not isinstance(experiment.features, NoFeatures):
-        return torch.rand(*count, experiment.features.dimensions)
-    if data.vocabulary is None:
-        return torch.rand(*count, *data.input_shape)
-    return torch.randint(data.vocabulary, (*count, *data.input_shape))
+    if isinstance(experiment.features, NoFeatures):
+        return random_rows(count, experiment.data.input_shape, experiment.data.vocabulary)
+    return random_rows(count, (experiment.features.dimensions,), None)
 
 
 def _check_counts(plan: PrivacyPlan, ledger: Ledger, first: int, drawn: int, stepped: int) -> None:
     """Since the `first` step of this process."""
-    counts = {
-        "planned": plan.steps - first,
-        "drawn": drawn,
-        "charged": ledger.steps - first,
-        "stepped": stepped,
-    }
-    if len(set(counts.values())) != 1:
+    counts = [plan.steps - first, drawn, ledger.steps - first, stepped]
+    if len(set(counts)) != 1:
         raise RuntimeError(f"Lots planned, drawn, charged and stepped must be equal, found {counts}.")

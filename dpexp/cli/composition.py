@@ -4,7 +4,6 @@ import functools
 import json
 import shlex
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hydra._internal.hydra import Hydra
@@ -16,6 +15,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from dpexp.cli.guard import check_composed
 from dpexp.cli.keys import check_group, check_root
+from dpexp.folders import conf_dir
 from dpexp.tracking.tags import COMMAND_TAG, OVERRIDES_TAG
 from dpexp.trust import require_trusted_names, trusted_object
 
@@ -27,12 +27,6 @@ __all__ = ["composed_experiment", "conf_dir", "current_hydra", "experiment_of", 
 _PARTS = ("data", "features", "privacy", "sampling", "accountant", "budget", "schedule", "tracking")
 _HEAVY = ("model", "optimizer", "trainer")
 _LONGEST_TAG = 5000  # characters that every store takes
-
-
-def conf_dir() -> Path:
-    """The configuration folder: inside the installed package, or beside it in a checkout."""
-    packaged = Path(__file__).parents[1] / "conf"
-    return packaged if packaged.is_dir() else Path(__file__).parents[2] / "conf"
 
 
 def current_hydra() -> Hydra:

@@ -97,6 +97,11 @@ class Run:
         """Stores a file as an artifact."""
         self._tell({"kind": "file", "path": str(path)})
 
+    def log_model(self, folder: Path, *, step: int) -> None:
+        """Stores a folder that MLflow saved as the run's model `model`; a second one takes its place."""
+        entry = {"name": "model", "path": str(folder), "experiment_id": self.experiment_id, "step": step}
+        self._tell({"kind": "model", **entry})
+
     def set_tags(self, tags: Mapping[str, str]) -> None:
         """Sets tags."""
         self._tell({"kind": "tags", "tags": dict(tags)})
@@ -177,8 +182,8 @@ class Run:
         send(self.client, self.run_id, entry)
 
     def _lasting(self, entry: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The entry with its file kept: the caller's is temporary."""
-        if entry["kind"] != "file":
+        """The entry with its file or folder kept: the caller's is temporary."""
+        if "path" not in entry:
             return entry
         return {**entry, "path": str(self._spool.keep(Path(entry["path"])))}
 

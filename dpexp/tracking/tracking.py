@@ -42,10 +42,10 @@ class MLflowTracking:
         every: ε and δ are recorded at each `every`-th lot, and the last.
     """
 
-    uri: str | None
-    experiment: str | None
-    outputs: str
-    every: int
+    uri: str | None = None
+    experiment: str | None = None
+    outputs: str = "outputs"
+    every: int = 10
 
     def __post_init__(self) -> None:
         _validate.integer("tracking.every", self.every, at_least=1)

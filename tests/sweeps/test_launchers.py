@@ -30,10 +30,10 @@ PACKAGES = {"ray": "ray", "submitit_local": "submitit"}
 def start(folder, *arguments):
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "RAY_USAGE_STATS_ENABLED": "0"}
     command = [sys.executable, "-m", "dpexp", "-m", *arguments]
-    log = (folder / "log.txt").open("ab")
-    return subprocess.Popen(
-        command, cwd=folder, env=environment, stdout=log, stderr=log, start_new_session=True
-    )
+    with (folder / "log.txt").open("ab") as log:
+        return subprocess.Popen(
+            command, cwd=folder, env=environment, stdout=log, stderr=log, start_new_session=True
+        )
 
 
 @pytest.fixture(scope="module")

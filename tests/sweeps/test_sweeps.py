@@ -3,9 +3,13 @@
 import json
 
 import pytest
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from omegaconf import OmegaConf
 
 import dpexp.training
-from dpexp.accounting import total
+from dpexp.accounting import RenyiAccountant, total
+from dpexp.cli import conf_dir
 from dpexp.sanitizer import Sanitizer
 from dpexp.stopping import Stopped
 from dpexp.sweeps import Ticket
@@ -72,8 +76,6 @@ def test_a_grid_is_one_parent_with_a_run_for_each_job_and_the_price_of_all(dpexp
 
 
 def _smoke_plan(sigma):
-    from dpexp.accounting import RenyiAccountant
-
     keys = {"noise_multiplier": sigma, "clip_norm": 1, "lot_size": 64, "steps": 2, "epsilon": None}
     return private_plan(num_examples=1438, accountant=RenyiAccountant(), **keys)
 
@@ -183,7 +185,14 @@ def test_what_cannot_be_swept_is_refused_before_anything_is_recorded(dpexp, stor
 
 
 @pytest.mark.parametrize("path", sorted((REPOSITORY / "conf" / "sweep").glob("*.yaml")), ids=lambda p: p.stem)
-def test_every_sweep_file_is_documented(path):
+def test_every_sweep_file_is_documented_and_varies_keys_that_there_are(path):
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(str(conf_dir()), version_base="1.3"):
+        overrides = ["+experiment=mnist_medium", f"+sweep={path.stem}", "data.budget_id=mnist"]
+        config = compose("config", overrides, return_hydra_config=True)
+    assert config.hydra.mode.name == "MULTIRUN"
+    for key in config.hydra.sweeper.get("params") or {}:
+        assert OmegaConf.select(config, key, default="absent") != "absent", key
     page = (REPOSITORY / "docs" / "guide" / "sweeps.md").read_text(encoding="utf-8")
     assert f"`{path.stem}`" in page
     assert path.read_text(encoding="utf-8").startswith("# @package _global_\n# ")
