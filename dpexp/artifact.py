@@ -16,13 +16,12 @@ from torch import Tensor
 
 from dpexp import __version__
 from dpexp.accounting import Kind
-from dpexp.experiment import Experiment
+from dpexp.experiment import Experiment, Whole
 from dpexp.features import FittedFeatures
 from dpexp.inference import Predictor, predictor, synthetic_rows
 from dpexp.ledger import Ledger
 from dpexp.module import DPModule
-from dpexp.strict import CoveredRun
-from dpexp.tracking import Run
+from dpexp.tracking import Recording
 
 if TYPE_CHECKING:
     from mlflow.models import ModelSignature
@@ -52,23 +51,23 @@ class Claim:
     figures: Mapping[str, Any]
 
 
-def claim_of(ledger: Ledger, words: str) -> Claim:
-    """That of one run, from all that was ever charged."""
+def claim_of(ledger: Ledger, words: str, whole: Whole | None) -> Claim:
+    """That of one run, from all that was ever charged, or of the whole that it is a part of."""
     plan = ledger.plan
     figures: dict[str, Any] = {"private": plan.guarantee is not None, "deterministic": plan.deterministic}
     if plan.guarantee is not None:
         figures |= {
-            "epsilon": float(ledger.epsilon()),
+            "epsilon": float(ledger.epsilon() if whole is None else whole.epsilon),
             "delta": plan.guarantee.budget.delta,
             "epsilon_kind": str(Kind.CERTIFIED),
-            "accountant": plan.guarantee.accountant.name,
+            "accountant": plan.guarantee.accountant.name if whole is None else whole.epsilon.accountant,
             "relation": str(plan.guarantee.relation),
         }
     return Claim(statement=words, figures=figures)
 
 
 def log_model(
-    run: Run | CoveredRun, experiment: Experiment, module: DPModule, fitted: FittedFeatures, claim: Claim
+    run: Recording, experiment: Experiment, module: DPModule, fitted: FittedFeatures, claim: Claim
 ) -> None:
     """Logs the released model as the run's MLflow model `model`.
 

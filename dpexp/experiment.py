@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, final
 
 from dpexp import _validate
-from dpexp.accounting import AnyAccountant, RenyiAccountant
+from dpexp.accounting import AnyAccountant, PrivacyBound, RenyiAccountant
 from dpexp.budgets import FIXED, BudgetRule
 from dpexp.configuration import as_config
 from dpexp.data import Dataset
@@ -23,13 +23,13 @@ from dpexp.options import Options
 from dpexp.plan import PrivacyPlan
 from dpexp.privacy import DPSGD, Privacy
 from dpexp.schedules import AbstractSchedule
-from dpexp.tracking import MLflowTracking
+from dpexp.tracking import MLflowTracking, Opener
 
 if TYPE_CHECKING:
     import pytorch_lightning as pl
     from torch import nn, optim
 
-__all__ = ["Experiment", "Result"]
+__all__ = ["Experiment", "Result", "Whole"]
 
 _FILLED_IN: Any = None  # the default of what an experiment works out from its other parts
 _GROUPS = (
@@ -88,6 +88,20 @@ class Result:
 
 @final
 @dataclass(frozen=True, kw_only=True)
+class Whole:
+    """What a run is a part of, where the guarantee of the whole is claimed and not the run's own.
+
+    Attributes:
+        epsilon: Of the whole; certified.
+        statement: Its guarantee in words.
+    """
+
+    epsilon: PrivacyBound
+    statement: str
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
 class Experiment:
     """One experiment: what is trained, on what, how privately, and where it is recorded.
 
@@ -116,6 +130,8 @@ class Experiment:
         tags: Tags of its MLflow run beside dpexp's own.
         options: How it is computed and shown; None for what the root keys of `config` say.
         budget: What its spending is held to.
+        recording: Opens what it is recorded to; None for an MLflow run of `tracking`.
+        whole: What it is a part of; None where its record claims its own guarantee.
         filled_in: What was worked out from other parts, by name. Not to be set.
     """
 
@@ -141,6 +157,8 @@ class Experiment:
     tags: Mapping[str, str] = field(default_factory=dict)
     options: Options | None = None
     budget: BudgetRule = FIXED
+    recording: Opener | None = None
+    whole: Whole | None = None
     filled_in: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -16,20 +16,19 @@ from dpexp.accounting import Kind, PrivacyBound
 from dpexp.artifact import claim_of, log_model
 from dpexp.datamodule import LotDataModule
 from dpexp.experiment import Experiment, Result
-from dpexp.ledger import Terms
+from dpexp.ledger import Ledger, Terms
 from dpexp.module import DPModule, Evaluation
 from dpexp.plan import PrivacyPlan
 from dpexp.planning import plan_as_json, shares_as_json, shares_of
 from dpexp.statement import statement
-from dpexp.strict import CoveredRun
-from dpexp.tracking import Run, flatten, shown_uri
+from dpexp.tracking import Recording, flatten, shown_uri
 from dpexp.tracking.tags import KIND_TAG, PLAN_TAG
 
 __all__ = ["record_end", "record_start", "split_prefix"]
 
 
 def record_start(
-    run: Run | CoveredRun,
+    run: Recording,
     experiment: Experiment,
     plan: PrivacyPlan,
     datamodule: LotDataModule,
@@ -51,7 +50,7 @@ def record_start(
 
 
 def record_end(
-    run: Run | CoveredRun,
+    run: Recording,
     experiment: Experiment,
     module: DPModule,
     datamodule: LotDataModule,
@@ -65,14 +64,14 @@ def record_end(
     run.record(lots, {"final/forfeited_lots": ledger.forfeited_lots})
     if evaluation is not None:
         run.record(lots, _of_the_test_split(evaluation, split_prefix(experiment.data.test_privacy)))
-    epsilon = None if plan.guarantee is None else float(ledger.epsilon())
+    epsilon = None if plan.guarantee is None else float(_claimed(experiment, ledger))
     delta = None if plan.guarantee is None else plan.guarantee.budget.delta
     if epsilon is not None and delta is not None:
         run.record(lots, {"final/epsilon": epsilon, "final/delta": delta} | _other_figures(module, at_end))
     words = statement(experiment, plan, ledger)
     run.log_text(words, "privacy_statement.txt")
     _log_weights(run, module, datamodule)
-    log_model(run, experiment, module, datamodule.fitted, claim_of(ledger, words))
+    log_model(run, experiment, module, datamodule.fitted, claim_of(ledger, words, experiment.whole))
     return Result(
         accuracy=evaluation.accuracy if public and evaluation is not None else None,
         epsilon=epsilon,
@@ -85,6 +84,11 @@ def record_end(
         deterministic=plan.deterministic,
         statement=words,
     )
+
+
+def _claimed(experiment: Experiment, ledger: Ledger) -> PrivacyBound:
+    """The run's own ε, or that of what it is a part of."""
+    return ledger.epsilon() if experiment.whole is None else experiment.whole.epsilon
 
 
 def _of_the_test_split(found: Evaluation, prefix: str) -> dict[str, float]:
@@ -149,7 +153,7 @@ def _tags(experiment: Experiment, plan: PrivacyPlan) -> dict[str, str]:
     return tags
 
 
-def _log_weights(run: Run | CoveredRun, module: DPModule, datamodule: LotDataModule) -> None:
+def _log_weights(run: Recording, module: DPModule, datamodule: LotDataModule) -> None:
     weights = _on_cpu(module.model)
     average = None if module.average is None else _on_cpu(module.average.module)
     fitted = {name: torch.from_numpy(array) for name, array in datamodule.fitted.state.items()}

@@ -47,8 +47,19 @@ FLOORS = [
     ],
     ["datamodule", "module", "callbacks", "checkpointing", "trainer", "divergence"],
     ["spool", "delivery", "tracking", "defaults", "experiment"],
-    ["console", "budget_view", "plots", "statement", "strict", "artifact", "record", "resumption", "price"],
-    ["training", "tasks", "reproduction", "sweeps", "report", "notebook"],
+    [
+        "console",
+        "budget_view",
+        "plots",
+        "statement",
+        "strict",
+        "artifact",
+        "record",
+        "resumption",
+        "price",
+        "rehearsal",
+    ],
+    ["training", "tasks", "reproduction", "sweeps", "notebook", "selection", "report"],
     ["cli", "plugins", "__main__"],
 ]
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}

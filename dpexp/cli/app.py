@@ -3,7 +3,7 @@
 import os
 import sys
 import traceback
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
@@ -13,7 +13,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from dpexp._validate import UserError
+from dpexp._validate import UserError, refuse
 from dpexp.cli.composition import conf_dir, experiment_of
 from dpexp.cli.errors import Refused, explain
 from dpexp.cli.guard import install
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from dpexp.tasks import Objectives, Task
 
 __all__ = ["main"]
+
+_SELECTION = "hydra_plugins.private_selection."
 
 register()
 install()  # on import, so that it holds in the processes that launchers start
@@ -78,6 +80,7 @@ def _run_job(config: DictConfig) -> "Objectives":
 
 def _run(config: DictConfig) -> "Objectives":
     chosen = HydraConfig.get()
+    _refuse_one_trial(chosen)
     experiment = experiment_of(config, chosen.runtime.choices.get("experiment"), chosen.overrides.task)
     task: Task = instantiate(config.task, _convert_="all")
     if task.makes:
@@ -88,3 +91,10 @@ def _run(config: DictConfig) -> "Objectives":
         return task.run(experiment)
     job = job_of(experiment)
     return task.run(job.experiment) if job.done is None else None  # only a fixed list goes on, for any value
+
+
+def _refuse_one_trial(chosen: Any) -> None:
+    """A sweeper that Hydra would not ask must not be taken for granted."""
+    if chosen.mode is RunMode.RUN and str(chosen.sweeper.get("_target_", "")).startswith(_SELECTION):
+        hint = "Without it this would be one run, shown like any other."
+        raise refuse("hydra/sweeper", "private_selection", "-m before it, or +sweep=private_selection", hint)

@@ -115,7 +115,7 @@ def read_course(store: Store, series: Series, point: Point) -> Course:
     uncovered = "nonprivate/val/accuracy"
     metric = uncovered if uncovered in first.metrics else "val/accuracy"
     runs = point.runs[:MOST_SEEDS]
-    # A private selection releases no trajectories.
+    # A private selection releases no trajectories, and its ε is not that of one plan.
     spent = [{} if run.is_selection else store.history(run, "privacy/epsilon") for run in runs]
     measured = [store.history(run, metric) for run in runs]
     return Course(
@@ -125,7 +125,7 @@ def read_course(store: Store, series: Series, point: Point) -> Course:
         validation_covered=metric != uncovered,
         reached=tuple(thinned(_reached(spent, measured), _MOST_POINTS)),
         accounted=tuple(_accounted(store, first, spent[0])),
-        shares=_shares(store.text(first, "plan.json")),
+        shares=() if first.is_selection else _shares(store.text(first, "plan.json")),
         statement=store.text(first, "privacy_statement.txt"),
     )
 
