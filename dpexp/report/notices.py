@@ -76,7 +76,7 @@ def _of_price(subject: Subject, comparison: Comparison) -> Iterator[str]:
     if len(spending) > 1:
         yield (
             "Each ε is that of one run, or one selection, alone. All runs on the same rows spend together, "
-            "also those that failed, and reading the best off a front looks at all of them: see the price below."
+            "also those that failed, and reading the best off a front looks at all: see the price below."
         )
 
 
