@@ -9,6 +9,7 @@ import pytorch_lightning as pl
 import torch
 from rich.console import Console
 
+from dpexp.allocator import keep_freed_memory
 from dpexp.budgets import Share
 from dpexp.callbacks import TIMES, LotProgress, Trajectory, spending_recorded
 from dpexp.checkpointing import Checkpoints, LotSeeds
@@ -47,6 +48,7 @@ def train(experiment: Experiment, console: Console | None = None) -> Result:
             the run to resume cannot be.
         LedgerError: What is spent cannot be made durable.
     """
+    keep_freed_memory()
     console, plan = console or Console(), experiment.plan()
     if experiment.resume is None:
         plan, share = _opened(experiment, plan)
