@@ -11,6 +11,7 @@ import torch
 from rich.console import Console
 
 from dpexp import _validate
+from dpexp.allocator import keep_freed_memory
 from dpexp.budgets import Share
 from dpexp.callbacks import TIMES, LotProgress, Trajectory, spending_recorded
 from dpexp.checkpointing import Checkpoints, LotSeeds
@@ -51,6 +52,7 @@ def train(experiment: Experiment, console: Console | None = None) -> Result:
             the run to resume cannot be.
         LedgerError: What is spent cannot be made durable.
     """
+    keep_freed_memory()
     console, plan = console or Console(), experiment.plan()
     if experiment.resume is None:
         plan, share = _opened(experiment, plan)

@@ -26,6 +26,7 @@ FLOORS = [
         "options",
         "trust",
         "durable",
+        "allocator",
         "stopping",
         "configuration",
     ],

@@ -73,11 +73,11 @@ def _of_selection(subject: Subject) -> Iterator[str]:
 
 
 def _of_price(subject: Subject, comparison: Comparison) -> Iterator[str]:
-    spending = [run for run in comparison.runs if run.is_private and not run.is_selection]
+    spending = [run for run in comparison.runs if run.is_private or run.is_selection]
     if len(spending) > 1:
         yield (
-            "Each ε is that of one run alone. All runs on the same rows spend together, also those that "
-            "failed, and reading the best off a front looks at all of them: see the price below."
+            "Each ε is that of one run, or one selection, alone. All runs on the same rows spend together, "
+            "also those that failed, and reading the best off a front looks at all: see the price below."
         )
 
 

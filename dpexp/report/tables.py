@@ -121,7 +121,6 @@ def _places(comparison: Comparison) -> Mapping[str, Mapping[str, Any]]:
 
 def _row(run: StoredRun) -> dict[str, Any]:
     terms = asdict(Terms.of(run)) if run.is_private or run.is_selection else {}
-    delta = terms.pop("delta", None) and run.delta
     return {
         "run_id": run.run_id,
         "name": run.name,
@@ -132,7 +131,7 @@ def _row(run: StoredRun) -> dict[str, Any]:
         "seed": run.seed,
         "epsilon": run.epsilon,
         "epsilon_charged": run.spent,
-        "delta": delta,
+        "delta": run.delta if terms else None,
         "accuracy": run.accuracy,
         "accuracy_covered": not run.split_prefix,
         "steps": run.steps,

@@ -182,7 +182,8 @@ def test_of_a_private_selection_only_the_one_result_is_shown(outputs):
         tags={"dpexp.kind": "sweep", "dpexp.selection": "true"},
         metrics={"final/epsilon": 2.5, "sweep/epsilon_best": 2.5, "sweep/delta": 1e-5, "sweep/jobs": 17.0},
     )
-    [parent] = write(outputs, [result])
+    artifacts = {"plan.json": json.dumps({"shares": SHARES})}
+    [parent] = write(outputs, [replace(result, artifacts=artifacts)])
     write(outputs, [swept(1, 0, parent, name="a trial that leaked")])
     for asked in (None, parent):
         written = write_report(tracking(outputs), experiment="smoke", sweep=asked, log=False)
@@ -190,6 +191,7 @@ def test_of_a_private_selection_only_the_one_result_is_shown(outputs):
         assert "one ε for the whole procedure" in text
         assert "ε ≤ 2.5 at δ = 1e-05" in text
         assert "leaked" not in text
+        assert not (written.folder / "epsilon_by_release.svg").exists()  # ε is not that of one plan
         assert "17" not in re.sub(r"[0-9a-f]{32}|\d{4}-\d\d-\d\d \d\d:\d\d", "", text)
 
 
