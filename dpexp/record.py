@@ -46,6 +46,7 @@ def record_start(
         num_examples=plan.num_examples,
         relation="none" if plan.guarantee is None else str(plan.guarantee.relation),
     )
+    run.save_view(accuracy=_accuracy_at_end(experiment))
     run.set_tags({PLAN_TAG: terms.hash.hex()})  # last: from here on the run can be resumed
 
 
@@ -83,6 +84,12 @@ def record_end(
         deterministic=plan.deterministic,
         statement=words,
     )
+
+
+def _accuracy_at_end(experiment: Experiment) -> str | None:
+    """The metric that the run will have; None where the test split is not evaluated."""
+    prefix = split_prefix(experiment.data.test_privacy)
+    return f"{prefix}final/accuracy" if experiment.evaluates("test") else None
 
 
 def _of_the_test_split(found: Evaluation, prefix: str) -> dict[str, float]:

@@ -45,7 +45,7 @@ FLOORS = [
     ["datamodule", "module", "callbacks", "checkpointing", "trainer", "divergence"],
     ["spool", "delivery", "tracking", "experiment"],
     ["console", "budget_view", "plots", "statement", "strict", "record", "resumption"],
-    ["training", "tasks", "reproduction"],
+    ["training", "tasks", "ui", "reproduction"],
     ["cli", "__main__"],
 ]
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
