@@ -142,7 +142,8 @@ def _ui_command(uri: str) -> str:
     usual = f"sqlite:///{Path('outputs').absolute() / 'mlflow.db'}"
     if uri == shown_uri(os.environ.get("MLFLOW_TRACKING_URI") or usual):
         return "python -m dpexp task=ui"
-    override = f"tracking.uri='{uri}'"  # quoted for Hydra, and then for the shell
+    escaped = uri.replace("'", r"\'")
+    override = f"tracking.uri='{escaped}'"  # quoted for Hydra, and then for the shell
     return f"python -m dpexp task=ui {shlex.quote(override)}"
 
 
