@@ -31,6 +31,7 @@ return [...document.querySelectorAll('.js-plotly-plot')].map(plot => ({
   title: plot.closest('[data-testid=experiment-view-compare-runs-card]').innerText.split('\\n')[0],
   x_title: plot.layout.xaxis.title.text,
   points: plot.querySelectorAll('.point').length,
+  lines: plot.querySelectorAll('.js-line').length,
   series: plot.data.map(({name, text, x, y, mode}) => ({name, text, x: [...x], y: [...y], mode})),
 }))
 """
@@ -60,16 +61,16 @@ def chromium(width=1700, height=1300):
 
 
 def charts(driver):
-    """What plotly has drawn, by title: the title of the x axis, the points on the screen, the data."""
+    """What plotly has drawn, by title: the title of the x axis, points and lines on the screen, the data."""
     return {chart.pop("title"): chart for chart in driver.execute_script(_CHARTS)}
 
 
 def await_charts(driver, titles, seconds=120):
-    """The charts, when all of these have points; the page is shown in the error otherwise."""
+    """The charts, when all of these have points or lines; the page is shown in the error otherwise."""
     deadline = time.monotonic() + seconds
     while True:
         found = charts(driver)
-        if all(found.get(title, {}).get("points") for title in titles):
+        if all(title in found and found[title]["points"] + found[title]["lines"] for title in titles):
             return found
         if time.monotonic() > deadline:
             text = driver.find_element("tag name", "body").text

@@ -69,6 +69,7 @@ def ui(store):
         assert links, "".join(said)
         yield process, links[0]
         process.terminate()  # where the test has failed
+        process.communicate()
 
 
 def drawn(series):
