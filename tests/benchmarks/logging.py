@@ -1,10 +1,10 @@
 """What logging costs: `python -m tests.benchmarks.logging` (prints, writes outputs/benchmarks/logging.json).
 
 One run of the main job's lots, model, noise and accountant on random rows, in stretches of lots that take
-turns: one is recorded at the default rate, in a SQLite store on disk, the next is not. Other jobs on the
-machine slow both alike. A recorded stretch ends when the store has all of it, so that nothing is left for its
-neighbor; in a run the thread that writes has a core of its own where there is one. What a run stores at its
-beginning and end is timed apart: it comes once.
+turns: one is recorded at the default rate, in a SQLite store on disk, the next is not, so that other jobs on the
+machine slow both alike. Two answers: how much longer recorded lots take by the clock, while another thread
+writes; and the seconds of a processor core spent in recording and writing, over those of the bare lots, which
+hardly depend on what else runs. What a run stores at its beginning and end is timed apart: it comes once.
 """
 
 import json
@@ -14,7 +14,7 @@ import tempfile
 from datetime import date
 from functools import partial
 from pathlib import Path
-from time import perf_counter, process_time
+from time import perf_counter, process_time, thread_time
 
 import pytorch_lightning as pl
 import torch
@@ -31,33 +31,51 @@ from dpexp.trainer import fit, make_trainer
 from tests.benchmarks.ledger import VALUES, Source
 from tests.plans import PCA, PER_LAYER, private_plan
 
-PAIRS, STRETCH, EVERY = 24, 160, 10  # about two seconds a stretch, after which a run stores what it has
+PAIRS, STRETCH, EVERY = 10, 480, 10  # a stretch is several times the two seconds after which a run stores
 OUTPUT = Path("outputs/benchmarks/logging.json")
+
+
+class Timed:
+    """A function, and the seconds of a core that calls of it have taken."""
+
+    def __init__(self, function):
+        self._function, self.seconds = function, 0.0
+
+    def __call__(self, *arguments, **keywords):
+        began = thread_time()
+        try:
+            return self._function(*arguments, **keywords)
+        finally:
+            self.seconds += thread_time() - began
 
 
 class Alternately(pl.Callback):
     """Records every second stretch, and times all: seconds by the clock, and of all cores."""
 
     def __init__(self, run):
-        self._run, self._trajectory = run, Trajectory(run, every=EVERY, validation="val")
-        self._lots, self._marks = 0, (perf_counter(), process_time())
+        trajectory = Trajectory(run, every=EVERY, validation="val")
+        self.recording = Timed(trajectory.on_train_batch_end)
+        self.writing = run.client.log_batch = Timed(run.client.log_batch)
         self.stretches = {"bare": [], "recorded": []}
+        self._run, self._lots, self._marks = run, 0, (perf_counter(), process_time())
 
     def on_train_batch_end(self, *arguments):
         stretch, lot = divmod(self._lots, STRETCH)
         name = "recorded" if stretch % 2 else "bare"
         self._lots += 1
         if name == "recorded":
-            self._trajectory.on_train_batch_end(*arguments)
+            self.recording(*arguments)
         if lot == STRETCH - 1:
-            if name == "recorded":
-                self._run.flush()
-            before, self._marks = self._marks, (perf_counter(), process_time())
-            self.stretches[name].append([now - then for now, then in zip(self._marks, before, strict=True)])
+            now = perf_counter(), process_time()
+            self.stretches[name].append(
+                [after - before for after, before in zip(now, self._marks, strict=True)]
+            )
+            self._run.flush()  # what is left of a recorded stretch is not its neighbor's to write
+            self._marks = perf_counter(), process_time()
 
 
 def trained(run, folder):
-    """The stretches of one training."""
+    """One training, timed."""
     plan = private_plan(steps=2 * STRETCH * PAIRS, epsilon=2, layers=PER_LAYER, releases=[PCA])
     stream, alternately = Stream.secret(), Alternately(run)
     module = DPModule(
@@ -76,13 +94,13 @@ def trained(run, folder):
         folder=folder,
     )
     fit(trainer, module, Source(plan, stream.child("lots")))
-    return alternately.stretches
+    return alternately
 
 
-def share(stretches, figure):
-    """How much more a recorded stretch takes than the bare one before it: the median, as a share."""
+def longer(stretches):
+    """How much longer a recorded stretch takes than the bare one before it: the median, as a share."""
     pairs = zip(stretches["recorded"], stretches["bare"], strict=True)
-    ratios = [recorded[figure] / bare[figure] for recorded, bare in pairs]
+    ratios = [recorded / bare for (recorded, _), (bare, _) in pairs]
     return statistics.median(ratios[1:]) - 1  # the first pair warms up
 
 
@@ -96,18 +114,20 @@ def main() -> None:
         began = perf_counter()
         with tracking.run(name="logging", run_name="one") as run:
             opened = perf_counter() - began
-            stretches = trained(run, folder)
+            timed = trained(run, folder)
             run.save_view(accuracy="final/accuracy")
             began = perf_counter()
         closed = perf_counter() - began
+    bare_clock, bare_cores = zip(*timed.stretches["bare"], strict=True)
     result = {
         "date": date.today().isoformat(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "load": os.getloadavg()[0],
-        "bare_ms_per_lot": 1e3 * statistics.median(clock for clock, _ in stretches["bare"]) / STRETCH,
-        "share_by_the_clock": share(stretches, 0),
-        "share_of_cores": share(stretches, 1),
+        "bare_ms_per_lot": 1e3 * statistics.median(bare_clock) / STRETCH,
+        "longer_by_the_clock": longer(timed.stretches),
+        "recording_of_cores": timed.recording.seconds / sum(bare_cores),
+        "writing_of_cores": timed.writing.seconds / sum(bare_cores),
         "open_and_close_s": opened + closed,
     }
     OUTPUT.parent.mkdir(parents=True, exist_ok=True)
