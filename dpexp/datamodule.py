@@ -146,6 +146,7 @@ class LotDataModule(pl.LightningDataModule):
         self._splits = self._data.load()
         rows = len(self._splits.train)
         self._plan.check_rows(rows)
+        self._check_features(self._splits.train)
         if rows != self._data.num_examples:
             _nonprivate_log.warning(
                 "nonprivate: %s has %d training rows, declared are data.num_examples = %d. The data are used "
@@ -161,7 +162,6 @@ class LotDataModule(pl.LightningDataModule):
             return
         self.prepare_data()
         assert self._splits is not None
-        self._check_features(self._splits.train)
         fitted = self._fit(self._splits.train) if self._fitted is None else self._fitted
         self._stores = self._made(self._splits, fitted)
         self._splits = None  # the pixels are not needed any more

@@ -70,6 +70,35 @@ def _file(client: "MlflowClient", run_id: str, path: str) -> None:
     client.log_artifact(run_id, str(Path(path)))
 
 
+def _model(client: "MlflowClient", run_id: str, experiment_id: str, name: str, path: str, step: int) -> None:
+    """As a model of MLflow 3; older servers keep it with the run, where `runs:/…` finds it too."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        _linked_model(client, run_id, experiment_id, name, path, step)
+    except MlflowException as error:
+        if error.error_code != "ENDPOINT_NOT_FOUND":
+            raise
+        client.log_artifacts(run_id, path, name)
+
+
+def _linked_model(
+    client: "MlflowClient", run_id: str, experiment_id: str, name: str, path: str, step: int
+) -> None:
+    """The same model when it is told again: it is looked for before it is made, and before it is linked."""
+    from mlflow.entities import LoggedModelOutput
+
+    found = client.search_logged_models(
+        [experiment_id], filter_string=f"source_run_id = '{run_id}' AND name = '{name}'"
+    )
+    model = found[0] if found else client.create_logged_model(experiment_id, name=name, source_run_id=run_id)
+    client.log_model_artifacts(model.model_id, path)
+    client.finalize_logged_model(model.model_id, "READY")
+    outputs = client.get_run(run_id).outputs
+    if outputs is None or model.model_id not in {output.model_id for output in outputs.model_outputs}:
+        client.log_outputs(run_id, [LoggedModelOutput(model.model_id, step)])
+
+
 def _dataset(
     client: "MlflowClient", run_id: str, name: str, digest: str, profile: str, tags: Mapping[str, str]
 ) -> None:
@@ -89,6 +118,7 @@ _SENDERS: Mapping[str, Callable[..., None]] = {
     "tags": _tags,
     "text": _text,
     "file": _file,
+    "model": _model,
     "dataset": _dataset,
     "status": _status,
 }

@@ -1,26 +1,48 @@
 """`Experiment`: everything a task needs, as objects. No Hydra, and no torch until it trains."""
 
+import html
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, final
 
 from dpexp import _validate
-from dpexp.accounting import AnyAccountant
+from dpexp.accounting import AnyAccountant, PrivacyBound, RenyiAccountant
 from dpexp.budgets import FIXED, BudgetRule
+from dpexp.configuration import as_config
 from dpexp.data import Dataset
-from dpexp.features import Features
-from dpexp.lots import Sampling
+from dpexp.defaults import (
+    check_factory,
+    default_model,
+    default_optimizer,
+    default_trainer,
+    own_learning_rate,
+)
+from dpexp.features import Features, NoFeatures
+from dpexp.lots import PoissonSampling, Sampling
 from dpexp.options import Options
 from dpexp.plan import PrivacyPlan
 from dpexp.privacy import DPSGD, Privacy
 from dpexp.schedules import AbstractSchedule
-from dpexp.tracking import MLflowTracking
+from dpexp.tracking import MLflowTracking, Opener
 
 if TYPE_CHECKING:
     import pytorch_lightning as pl
     from torch import nn, optim
 
-__all__ = ["Experiment", "Result"]
+__all__ = ["Experiment", "Result", "Whole"]
+
+_FILLED_IN: Any = None  # the default of what an experiment works out from its other parts
+_GROUPS = (
+    "data",
+    "features",
+    "model",
+    "privacy",
+    "sampling",
+    "accountant",
+    "budget",
+    "optimizer",
+    "schedule",
+)
 
 
 @final
@@ -47,10 +69,35 @@ class Result:
     steps: int
     run_id: str
     experiment_id: str
-    tracking_uri: str
+    tracking_uri: str = field(repr=False)
     deterministic: bool
-    statement: str
+    statement: str = field(repr=False)
     forfeited_lots: int = 0
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the figures, and the guarantee in words."""
+        figures = [f"{field.name} = {getattr(self, field.name)}" for field in fields(self) if field.repr]
+        return f"<p>{html.escape(', '.join(figures))}</p><pre>{html.escape(self.statement)}</pre>"
+
+    @property
+    def objectives(self) -> dict[str, float | None]:
+        """What a sweeper may be told: accuracy, error and ε."""
+        error = None if self.accuracy is None else 1 - self.accuracy
+        return {"accuracy": self.accuracy, "error": error, "epsilon": self.epsilon}
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Whole:
+    """What a run is a part of, where the guarantee of the whole is claimed and not the run's own.
+
+    Attributes:
+        epsilon: Of the whole; certified.
+        statement: Its guarantee in words.
+    """
+
+    epsilon: PrivacyBound
+    statement: str
 
 
 @final
@@ -58,21 +105,24 @@ class Result:
 class Experiment:
     """One experiment: what is trained, on what, how privately, and where it is recorded.
 
+    What is left out is what `conf/config.yaml` chooses. `dataclasses.replace` makes variants: parts that were
+    filled in are filled in anew, from the new parts.
+
     Attributes:
         name: Name of the experiment, as in MLflow.
         data: The data set.
-        features: Fixed features.
+        features: Fixed features; left out, the rows as they are.
         privacy: DP-SGD, or none.
         sampling: How lots are drawn.
         accountant: The configured accountant.
-        model: Makes the model; called under `seed`.
+        model: Makes the model; called under `seed`. Left out, a hidden layer of 1000 units.
         optimizer: Makes the optimizer from the parameters.
-        schedule: Learning rate over the lots.
+        schedule: Learning rate over the lots; left out, the optimizer's own at all of them.
         trainer: Makes the Lightning trainer from what training adds to it.
         tracking: Where runs are recorded.
         seed: Governs initialisation only.
         physical_batch_size: Examples at once in memory; None for the whole lot, `auto` for as many as fit.
-        config: The configuration as plain values, for the record.
+        config: The configuration as plain values, for the record; left out, that of the parts.
         strict: Only what the guarantee covers is recorded or shown, and noise is secure, whatever
             `privacy.noise` says.
         resume: `last`, or the id of an MLflow run that goes on; None starts a new run.
@@ -80,30 +130,41 @@ class Experiment:
         tags: Tags of its MLflow run beside dpexp's own.
         options: How it is computed and shown; None for what the root keys of `config` say.
         budget: What its spending is held to.
+        recording: Opens what it is recorded to; None for an MLflow run of `tracking`.
+        whole: What it is a part of; None where its record claims its own guarantee.
+        filled_in: What was worked out from other parts, by name. Not to be set.
     """
 
     name: str
     data: Dataset
-    features: Features
+    features: Features = _FILLED_IN
     privacy: Privacy
-    sampling: Sampling
-    accountant: AnyAccountant
-    model: "Callable[[], nn.Module]"
-    optimizer: "Callable[[Iterable[nn.Parameter]], optim.Optimizer]"
-    schedule: AbstractSchedule
-    trainer: "Callable[..., pl.Trainer]"
-    tracking: MLflowTracking
+    sampling: Sampling = field(default_factory=PoissonSampling)
+    accountant: AnyAccountant = field(default_factory=RenyiAccountant)
+    model: "Callable[[], nn.Module]" = _FILLED_IN
+    optimizer: "Callable[[Iterable[nn.Parameter]], optim.Optimizer]" = field(
+        default_factory=default_optimizer
+    )
+    schedule: AbstractSchedule = _FILLED_IN
+    trainer: "Callable[..., pl.Trainer]" = field(default_factory=default_trainer)
+    tracking: MLflowTracking = field(default_factory=MLflowTracking)
     seed: int = 0
     physical_batch_size: int | str | None = None
     strict: bool = False
-    config: Mapping[str, Any]
+    config: Mapping[str, Any] = _FILLED_IN
     resume: str | None = None
     vary: "Callable[[Sequence[str]], Experiment] | None" = None
     tags: Mapping[str, str] = field(default_factory=dict)
     options: Options | None = None
     budget: BudgetRule = FIXED
+    recording: Opener | None = None
+    whole: Whole | None = None
+    filled_in: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        if self.model is not None:
+            check_factory("model", self.model, "lambda: MLP(64, [32], 10)")
+        check_factory("optimizer", self.optimizer, "functools.partial(torch.optim.SGD, lr=0.1)")
         _validate.integer("seed", self.seed, at_least=0)
         if self.resume is not None and not (isinstance(self.resume, str) and self.resume):
             raise _validate.refuse("resume", self.resume, "last, the id of an MLflow run, or null")
@@ -115,10 +176,40 @@ class Experiment:
             raise _validate.refuse("strict", self.strict, "true or false")
         if self.strict:
             object.__setattr__(self, "privacy", _strictly(self.privacy))
+        self._fill_in()
+        if self.strict and "config" not in self.filled_in:
             settings = {**self.config.get("privacy", {}), "noise": "secure"}
             object.__setattr__(self, "config", {**self.config, "privacy": settings})
-        if self.options is None:
-            object.__setattr__(self, "options", Options.of(self.config))
+
+    def _fill_in(self) -> None:
+        """Works out what was left out; a part that another experiment had worked out counts as left out."""
+        width = self.data.dimensions
+        before, filled = self.filled_in, dict[str, Any]()
+        given = {} if self.config is None or self.config is before.get("config") else self.config
+        makers: dict[str, Callable[[], Any]] = {
+            "features": lambda: NoFeatures(inputs=width, dimensions=width),
+            "model": lambda: default_model(self.features.dimensions, self.data.num_classes),
+            "schedule": lambda: own_learning_rate(self.optimizer),
+            "options": lambda: Options.of(given),
+            "config": self._of_the_parts,
+        }
+        for name, make in makers.items():
+            found = getattr(self, name)
+            if found is None or found is before.get(name):
+                filled[name] = make()
+                object.__setattr__(self, name, filled[name])
+        object.__setattr__(self, "filled_in", filled)
+
+    def _of_the_parts(self) -> dict[str, Any]:
+        """The configuration that would make the same experiment."""
+        groups = {name: as_config(getattr(self, name)) for name in (*_GROUPS, "trainer", "tracking")}
+        for name in ("model", "budget"):
+            groups[name].pop("_partial_", None)  # it is called without more arguments
+        assert self.options is not None
+        options = {field.name: as_config(getattr(self.options, field.name)) for field in fields(self.options)}
+        options["checkpoint"].pop("_target_")
+        root = {name: getattr(self, name) for name in ("seed", "strict", "resume", "physical_batch_size")}
+        return groups | root | options
 
     def plan(self) -> PrivacyPlan:
         """All the privacy arithmetic, from declared facts; no data is touched.

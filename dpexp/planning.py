@@ -19,7 +19,17 @@ from dpexp.accounting.filter_accountant import FilterOrders
 from dpexp.lots import PartitionSampling, PoissonSampling
 from dpexp.plan import Guarantee, PrivacyPlan
 
-__all__ = ["Milestone", "PlanFigures", "Refusal", "Share", "epsilons_at_end", "plan_as_json", "plan_figures"]
+__all__ = [
+    "Milestone",
+    "PlanFigures",
+    "Refusal",
+    "Share",
+    "epsilons_at_end",
+    "plan_as_json",
+    "plan_figures",
+    "shares_as_json",
+    "shares_of",
+]
 
 _MILESTONES = 10
 _MOST_PHASES = 200
@@ -71,7 +81,7 @@ class PlanFigures:
         return {
             "epsilon": {bound.accountant: _plain(bound) for bound in self.at_end},
             "refused": {refusal.accountant: refusal.reason for refusal in self.refusals},
-            "shares": [{"name": share.name, **_plain(share.epsilon)} for share in self.shares],
+            "shares": shares_as_json(self.shares),
             "trajectory": [
                 {"lots": at.lots, "epochs": at.epochs, **_plain(at.epsilon)} for at in self.milestones
             ],
@@ -90,7 +100,7 @@ def plan_figures(plan: PrivacyPlan) -> PlanFigures:
     return PlanFigures(
         at_end=at_end,
         refusals=refusals,
-        shares=_shares(plan, plan.guarantee),
+        shares=shares_of(plan),
         milestones=tuple(_milestone(plan, plan.guarantee, lots) for lots in _lots_shown(plan.steps)),
     )
 
@@ -162,6 +172,11 @@ def plan_as_json(plan: PrivacyPlan) -> dict[str, Any]:
     }
 
 
+def shares_as_json(shares: Sequence[Share]) -> list[dict[str, Any]]:
+    """Plain values; every ε with its kind."""
+    return [{"name": share.name, **_plain(share.epsilon)} for share in shares]
+
+
 def _all_accountants(configured: AnyAccountant) -> list[AnyAccountant]:
     others = [as_accountant(name) for name in accountants_by_name if name != configured.name]
     return [configured, *others]
@@ -180,7 +195,11 @@ def _as_if_poisson(plan: PrivacyPlan, guarantee: Guarantee) -> PrivacyBound:
     return bound.described(kind=Kind.HEURISTIC, accountant="as_if_poisson")
 
 
-def _shares(plan: PrivacyPlan, guarantee: Guarantee) -> tuple[Share, ...]:
+def shares_of(plan: PrivacyPlan) -> tuple[Share, ...]:
+    """ε of each part of a plan alone, by its accountant; nothing without privacy."""
+    guarantee = plan.guarantee
+    if guarantee is None:
+        return ()
     # A filter's ε is that of its budget, whatever was spent: of a part alone its orders say more.
     accountant = FilterOrders() if guarantee.terms.declares_filter else guarantee.accountant
     shares = []

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Chart", "Line", "save_charts", "save_png", "terminal_plot"]
+__all__ = ["MARKS", "STYLES", "Chart", "Line", "new_figure", "save_charts", "save_png", "terminal_plot"]
 
 _MARKERS = ("•", "x", "o", "+", "*", "#")
-_STYLES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)))  # told apart without colour
-_POINTS = ("o", "s", "^", "D", "v", "x")
+STYLES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)))
+"""Of lines, told apart without colour."""
+MARKS = ("o", "s", "^", "D", "v", "x")
+"""Of points."""
 _MOST_POINTS = 20  # a line of more is drawn without marks
 
 
@@ -66,13 +68,19 @@ def save_charts(charts: Iterable[Chart], path: Path, *, columns: int) -> list[Pa
 
 
 def _figure(charts: Sequence[Chart], *, columns: int, size: tuple[float, float]) -> Any:
+    figure = new_figure(size)
+    for index, chart in enumerate(charts, start=1):
+        _draw(figure.add_subplot(math.ceil(len(charts) / columns), columns, index), chart)
+    return figure
+
+
+def new_figure(size: tuple[float, float]) -> Any:
+    """An empty figure of so many inches, which no window shows."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)
-    for index, chart in enumerate(charts, start=1):
-        _draw(figure.add_subplot(math.ceil(len(charts) / columns), columns, index), chart)
     return figure
 
 
@@ -98,7 +106,7 @@ def _draw(axes: Any, chart: Chart) -> None:
 def _draw_lines(axes: Any, lines: Sequence[Line], *, first: int) -> list[Any]:
     handles = []
     for number, line in enumerate(lines, start=first):
-        style, mark = _STYLES[number % len(_STYLES)], _POINTS[number % len(_POINTS)]
+        style, mark = STYLES[number % len(STYLES)], MARKS[number % len(MARKS)]
         mark = mark if len(line.x) <= _MOST_POINTS else ""
         handles += axes.plot(
             line.x, line.y, linestyle=style, marker=mark, color=f"C{number}", label=line.label

@@ -13,23 +13,22 @@ import yaml
 
 from dpexp import __version__
 from dpexp.accounting import Kind, PrivacyBound
+from dpexp.artifact import claim_of, log_model
 from dpexp.datamodule import LotDataModule
 from dpexp.experiment import Experiment, Result
-from dpexp.ledger import Terms
+from dpexp.ledger import Ledger, Terms
 from dpexp.module import DPModule, Evaluation
 from dpexp.plan import PrivacyPlan
-from dpexp.planning import plan_as_json
+from dpexp.planning import plan_as_json, shares_as_json, shares_of
 from dpexp.statement import statement
-from dpexp.strict import CoveredRun
-from dpexp.tracking import Run, flatten, shown_uri
+from dpexp.tracking import Recording, flatten, shown_uri
+from dpexp.tracking.tags import KIND_TAG, PLAN_TAG
 
-__all__ = ["PLAN_TAG", "record_end", "record_start", "split_prefix"]
-
-PLAN_TAG = "dpexp.plan_hash"
+__all__ = ["record_end", "record_start", "split_prefix"]
 
 
 def record_start(
-    run: Run | CoveredRun,
+    run: Recording,
     experiment: Experiment,
     plan: PrivacyPlan,
     datamodule: LotDataModule,
@@ -39,7 +38,8 @@ def record_start(
     run.log_params(flatten(experiment.config) | _solved(plan))
     run.set_tags(_tags(experiment, plan))
     run.log_text(yaml.safe_dump(dict(experiment.config), sort_keys=False, allow_unicode=True), "config.yaml")
-    run.log_text(json.dumps(plan_as_json(plan), indent=2, ensure_ascii=False), "plan.json")
+    planned = {**plan_as_json(plan), "shares": shares_as_json(shares_of(plan))}
+    run.log_text(json.dumps(planned, indent=2, ensure_ascii=False), "plan.json")
     run.log_dataset(
         name=experiment.data.name,
         digest=datamodule.digest(experiment.tracking.dataset_key()),
@@ -51,7 +51,7 @@ def record_start(
 
 
 def record_end(
-    run: Run | CoveredRun,
+    run: Recording,
     experiment: Experiment,
     module: DPModule,
     datamodule: LotDataModule,
@@ -65,13 +65,14 @@ def record_end(
     run.record(lots, {"final/forfeited_lots": ledger.forfeited_lots})
     if evaluation is not None:
         run.record(lots, _of_the_test_split(evaluation, split_prefix(experiment.data.test_privacy)))
-    epsilon = None if plan.guarantee is None else float(ledger.epsilon())
+    epsilon = None if plan.guarantee is None else float(_claimed(experiment, ledger))
     delta = None if plan.guarantee is None else plan.guarantee.budget.delta
     if epsilon is not None and delta is not None:
         run.record(lots, {"final/epsilon": epsilon, "final/delta": delta} | _other_figures(module, at_end))
     words = statement(experiment, plan, ledger)
     run.log_text(words, "privacy_statement.txt")
-    _log_model(run, module, datamodule)
+    _log_weights(run, module, datamodule)
+    log_model(run, experiment, module, datamodule.fitted, claim_of(ledger, words, experiment.whole))
     return Result(
         accuracy=evaluation.accuracy if public and evaluation is not None else None,
         epsilon=epsilon,
@@ -90,6 +91,11 @@ def _accuracy_at_end(experiment: Experiment) -> str | None:
     """The metric that the run will have; None where the test split is not evaluated."""
     prefix = split_prefix(experiment.data.test_privacy)
     return f"{prefix}final/accuracy" if experiment.evaluates("test") else None
+
+
+def _claimed(experiment: Experiment, ledger: Ledger) -> PrivacyBound:
+    """The run's own ε, or that of what it is a part of."""
+    return ledger.epsilon() if experiment.whole is None else experiment.whole.epsilon
 
 
 def _of_the_test_split(found: Evaluation, prefix: str) -> dict[str, float]:
@@ -131,7 +137,7 @@ def _solved(plan: PrivacyPlan) -> dict[str, Any]:
 
 def _tags(experiment: Experiment, plan: PrivacyPlan) -> dict[str, str]:
     tags = {
-        "dpexp.kind": "train",
+        KIND_TAG: "train",
         "dpexp.private": str(plan.guarantee is not None).lower(),
         "dpexp.experiment": experiment.name,
         "dpexp.seed": str(experiment.seed),
@@ -151,10 +157,10 @@ def _tags(experiment: Experiment, plan: PrivacyPlan) -> dict[str, str]:
         tags["dpexp.strict"] = "true"
     if plan.deterministic:
         tags["dpexp.deterministic"] = "true"
-    return {**experiment.tags, **tags}
+    return tags
 
 
-def _log_model(run: Run | CoveredRun, module: DPModule, datamodule: LotDataModule) -> None:
+def _log_weights(run: Recording, module: DPModule, datamodule: LotDataModule) -> None:
     weights = _on_cpu(module.model)
     average = None if module.average is None else _on_cpu(module.average.module)
     fitted = {name: torch.from_numpy(array) for name, array in datamodule.fitted.state.items()}

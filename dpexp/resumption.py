@@ -18,10 +18,11 @@ from dpexp.ledger import (
     SharedBudget,
     Terms,
     declares_filter,
+    ledger_of,
 )
 from dpexp.plan import PrivacyPlan
-from dpexp.record import PLAN_TAG
 from dpexp.tracking import last_steps, runs_like
+from dpexp.tracking.tags import KIND_TAG, PLAN_TAG
 
 if TYPE_CHECKING:
     from mlflow.entities import Run as Found
@@ -43,7 +44,7 @@ class Places:
     @property
     def ledger(self) -> Path:
         """The ledger."""
-        return self.outputs / "ledgers" / f"{self.run_id}.ledger"
+        return ledger_of(self.outputs, self.run_id)
 
     @property
     def terms(self) -> Path:
@@ -213,7 +214,7 @@ def _may_go_on(run: "Found", plan: PrivacyPlan) -> bool:
 
 def _none(experiment: Experiment, terms: Terms) -> _validate.UserError:
     expected = f"a run of {experiment.name} with seed {experiment.seed} and this plan, or the id of a run"
-    tags = {"dpexp.kind": "train", "dpexp.experiment": experiment.name}
+    tags = {KIND_TAG: "train", "dpexp.experiment": experiment.name}
     others = runs_like(experiment.tracking, experiment.name, run_id=None, tags=tags)
     others = [run for run in others if run.info.status != "FINISHED"]
     if experiment.resume != "last" or not others:
@@ -231,7 +232,7 @@ def _none(experiment: Experiment, terms: Terms) -> _validate.UserError:
 
 def _tags(experiment: Experiment, terms: Terms) -> Mapping[str, str]:
     return {
-        "dpexp.kind": "train",
+        KIND_TAG: "train",
         "dpexp.experiment": experiment.name,
         "dpexp.seed": str(experiment.seed),
         PLAN_TAG: terms.hash.hex(),

@@ -67,9 +67,11 @@ class Spool:
                 os.close(descriptor)
 
     def keep(self, file: Path) -> Path:
-        """A copy of a file that lasts until it has been sent."""
+        """A copy of a file, or of a folder, that lasts until it has been sent."""
         self._files.mkdir(mode=0o700, parents=True, exist_ok=True)
         kept = self._files / file.name
+        if file.is_dir():
+            return Path(shutil.copytree(file, kept, dirs_exist_ok=True))  # in a folder of its owner's
         shutil.copyfile(file, kept)
         kept.chmod(0o600)
         return kept

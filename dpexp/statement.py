@@ -26,6 +26,8 @@ _NOT_COVERED = (
 
 def statement(experiment: Experiment, plan: PrivacyPlan, ledger: Ledger) -> str:
     """What was protected, how well, under which assumptions, and what is not covered."""
+    if experiment.whole is not None:
+        return experiment.whole.statement
     if plan.guarantee is None:
         return f"No privacy: the model was trained on {experiment.data.name} without clipping and noise."
     guarantee = plan.guarantee

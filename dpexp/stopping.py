@@ -77,7 +77,7 @@ def _stop(signal_number: int, frame: FrameType | None) -> None:
 
 def _stop_at_once(signal_number: int, frame: FrameType | None) -> NoReturn:
     """The second time: whoever insists does not wait until the run is closed."""
-    _say("Stopped again: the run was not closed and stays RUNNING in the store, until resume=last.")
+    _say("Stopped again: the run was not closed and stays RUNNING in the store, until the next one starts.")
     os._exit(128 + signal_number)
 
 

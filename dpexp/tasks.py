@@ -19,9 +19,11 @@ from dpexp.planning import plan_as_json, plan_figures
 from dpexp.plots import Line, save_png, terminal_plot
 from dpexp.privacy import DPSGD
 
-__all__ = ["Figure2", "Plan", "Send", "ShowBudget", "Task", "Train"]
+__all__ = ["Figure2", "Objectives", "Plan", "Send", "ShowBudget", "Task", "Train"]
 
 _FORMATS = ("table", "json")
+_OBJECTIVES = ("accuracy", "error", "epsilon")
+Objectives = float | None | Sequence[float | None]
 
 
 class Task(Protocol):
@@ -33,23 +35,36 @@ class Task(Protocol):
 
     makes: tuple[str, ...]
 
-    def run(self, experiment: Experiment) -> float | None:
+    def run(self, experiment: Experiment) -> Objectives:
         """Does it; the result is what a sweeper optimizes."""
         ...
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Train:
-    """Trains one run and shows it."""
+    """Trains one run and shows it.
+
+    Attributes:
+        objectives: What a sweeper is told of the run, in this order: `accuracy`, `error`, `epsilon`.
+    """
 
     makes = ("model", "optimizer", "trainer")
+    objectives: Sequence[str] = ("accuracy",)
 
-    def run(self, experiment: Experiment) -> float | None:
-        """Trains; returns the final accuracy, or None where the test split is private."""
+    def __post_init__(self) -> None:
+        if isinstance(self.objectives, str) or not self.objectives:
+            raise _validate.refuse("task.objectives", self.objectives, "a list, such as [epsilon,error]")
+        for objective in self.objectives:
+            _validate.one_of("task.objectives", objective, _OBJECTIVES)
+
+    def run(self, experiment: Experiment) -> Objectives:
+        """Trains; an accuracy on a private split and an ε without privacy are None."""
         from dpexp.training import train  # imports torch and Lightning
 
-        return train(experiment).accuracy
+        values = train(experiment).objectives
+        found = [values[objective] for objective in self.objectives]
+        return found[0] if len(found) == 1 else found
 
 
 @final

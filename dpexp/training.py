@@ -1,8 +1,6 @@
 """The training task: data, features, lots, Algorithm 1, evaluation and record, in this order."""
 
 import contextlib
-import copy
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -10,10 +8,8 @@ from dataclasses import replace
 import pytorch_lightning as pl
 import torch
 from rich.console import Console
-from torch import Tensor
 
-from dpexp import _validate
-from dpexp.augmentation import Views
+from dpexp.allocator import keep_freed_memory
 from dpexp.budgets import Share
 from dpexp.callbacks import TIMES, LotProgress, Trajectory, spending_recorded
 from dpexp.checkpointing import Checkpoints, LotSeeds
@@ -21,58 +17,91 @@ from dpexp.console import plan_table, show_result
 from dpexp.datamodule import LotDataModule
 from dpexp.divergence import FiniteParameters
 from dpexp.experiment import Experiment, Result
-from dpexp.features import FittedFeatures, KeepsFitted, NoFeatures
+from dpexp.features import FittedFeatures, KeepsFitted
 from dpexp.gradients import Checked
 from dpexp.ledger import Ledger, Terms
-from dpexp.memory import largest_batch
 from dpexp.module import DPModule
 from dpexp.noise import GaussianNoise, Noise, NoNoise, SecureGaussianNoise
-from dpexp.options import Options
 from dpexp.plan import PrivacyPlan
 from dpexp.planning import epsilons_at_end
 from dpexp.record import record_end, record_start, split_prefix
+from dpexp.rehearsal import check_module, fit_into_memory, options_of, views_of
 from dpexp.resumption import HEAD_TAG, Places, Resumption, resumed
 from dpexp.stopping import Stopped
 from dpexp.streams import Stream
-from dpexp.strict import CoveredRun, covered, silence
-from dpexp.tracking import Run, flatten
+from dpexp.strict import covered, covered_tags, silence
+from dpexp.tracking import Opener, Recording, flatten
 from dpexp.trainer import autocast_of, fit, make_trainer, refuse_reports, test, validate
 
-__all__ = ["train"]
-
-_CHECKED_ROWS = 5  # random rows of the behavioural check
+__all__ = ["rehearse", "rehearse_data", "train"]
 
 
-def train(experiment: Experiment) -> Result:
+def train(experiment: Experiment, console: Console | None = None) -> Result:
     """Runs one experiment by its plan, to the recorded result; or goes on with the run that it names.
+
+    Args:
+        experiment: What is run.
+        console: Where plan, progress and result are shown; None for the screen.
 
     Raises:
         UserError: The configuration is impossible, the data cannot be had, the model mixes examples, or
             the run to resume cannot be.
         LedgerError: What is spent cannot be made durable.
     """
-    plan = experiment.plan()
+    keep_freed_memory()
+    console, plan = console or Console(), experiment.plan()
     if experiment.resume is None:
         plan, share = _opened(experiment, plan)
         terms = Terms.of(plan, experiment.config)
-        return _train(experiment, Ledger(plan, shared=share), terms, share, None)
+        return _train(console, experiment, Ledger(plan, shared=share), terms, share, None)
     plan, share = _joined(experiment, plan)
     terms = Terms.of(plan, experiment.config)
     with resumed(experiment, plan, terms, share) as earlier:
-        return _train(experiment, earlier.ledger, terms, share, earlier)
+        return _train(console, experiment, earlier.ledger, terms, share, earlier)
+
+
+def rehearse(experiment: Experiment) -> None:
+    """Makes model, optimizer and trainer, and checks them on random rows; touches no data.
+
+    Raises:
+        UserError: This experiment cannot be trained.
+    """
+    plan = experiment.plan()
+    with torch.random.fork_rng():
+        torch.manual_seed(experiment.seed)
+        check_module(_module(experiment, plan, Ledger(plan), NoNoise()), experiment)
+    if experiment.strict:
+        refuse_reports(experiment.trainer)
+    make_trainer(experiment.trainer, plan=plan, callbacks=[], folder=experiment.tracking.folder)
+
+
+def rehearse_data(experiment: Experiment) -> None:
+    """Finds, verifies and reads the data; releases nothing.
+
+    Raises:
+        UserError: They cannot be had, or are not what is declared.
+    """
+    plan = experiment.plan()
+    with silence(strict=experiment.strict):
+        _datamodule(experiment, plan, Ledger(plan), Stream.secret(), None).prepare_data()
 
 
 def _train(
-    experiment: Experiment, ledger: Ledger, terms: Terms, share: Share | None, earlier: Resumption | None
+    console: Console,
+    experiment: Experiment,
+    ledger: Ledger,
+    terms: Terms,
+    share: Share | None,
+    earlier: Resumption | None,
 ) -> Result:
-    console, plan = Console(), ledger.plan
+    plan = ledger.plan
     at_end, _ = epsilons_at_end(plan, ledger.lost)
     stream = Stream.keyed_by(experiment.seed) if plan.deterministic else Stream.secret()
     with silence(strict=experiment.strict), torch.random.fork_rng():
         torch.manual_seed(experiment.seed)
         module = _module(experiment, plan, ledger, _noise(plan, stream.child("noise")))
-        checked = _check(module, experiment)
-        _fit_into_memory(console, module, experiment)
+        checked = check_module(module, experiment)
+        fit_into_memory(console, module, experiment)
         if earlier is not None and earlier.checkpoint is not None:
             module.restore(earlier.checkpoint.state)
         # The seed governs initialisation only: dropout and the like are as secret as the lots.
@@ -138,7 +167,7 @@ def _under(plan: PrivacyPlan, share: Share | None) -> tuple[PrivacyPlan, Share |
     return replace(plan, guarantee=replace(plan.guarantee, terms=share.terms)), share
 
 
-def _mirror(run: Run | CoveredRun, ledger: Ledger, share: Share | None) -> None:
+def _mirror(run: Recording, ledger: Ledger, share: Share | None) -> None:
     """MLflow shows the shared budget; only the store counts."""
     if share is not None:
         share.attach(run.run_id)
@@ -148,12 +177,14 @@ def _mirror(run: Run | CoveredRun, ledger: Ledger, share: Share | None) -> None:
 @contextlib.contextmanager
 def _recorded(
     experiment: Experiment, plan: PrivacyPlan, ledger: Ledger, earlier: Resumption | None
-) -> Iterator[Run | CoveredRun]:
+) -> Iterator[Recording]:
     """The run in the store, or what strict mode lets through to it; what was spent is told in any case."""
-    with experiment.tracking.run(
+    opened_by: Opener = experiment.recording or experiment.tracking.run
+    with opened_by(
         name=experiment.name,
         run_name=_run_name(experiment, plan),
         run_id=None if earlier is None else earlier.run_id,
+        tags=covered_tags(experiment.tags) if experiment.strict else experiment.tags,
     ) as opened:
         run = covered(opened, flatten(experiment.config), strict=experiment.strict)
         with spending_recorded(run, ledger):
@@ -198,7 +229,7 @@ def _set_up(run_id: str, experiment: Experiment, ledger: Ledger, datamodule: Lot
     """Fits the features, and keeps what was released for them."""
     released = list(ledger.releases)
     datamodule.setup("fit")
-    features, keep = experiment.features, _options(experiment).checkpoint.keep
+    features, keep = experiment.features, options_of(experiment).checkpoint.keep
     if ledger.releases != released and keep and isinstance(features, KeepsFitted):
         assert ledger.journal is not None
         folder = Places(experiment.tracking.folder, run_id).checkpoints(keep)
@@ -226,8 +257,8 @@ def _evaluate(
         test(trainer, module, datamodule)
 
 
-def _checkpoints(run: Run | CoveredRun, experiment: Experiment, terms: Terms) -> list[pl.Callback]:
-    settings = _options(experiment).checkpoint
+def _checkpoints(run: Recording, experiment: Experiment, terms: Terms) -> list[pl.Callback]:
+    settings = options_of(experiment).checkpoint
     if settings.keep == 0:
         return []
     folder = Places(experiment.tracking.folder, run.run_id).checkpoints(settings.keep)
@@ -267,7 +298,7 @@ def _run_name(experiment: Experiment, plan: PrivacyPlan) -> str:
 
 
 def _module(experiment: Experiment, plan: PrivacyPlan, ledger: Ledger, noise: Noise) -> DPModule:
-    size, views = experiment.physical_batch_size, _views(experiment)
+    size, views = experiment.physical_batch_size, views_of(experiment)
     return DPModule(
         model=experiment.model(),
         plan=plan,
@@ -276,10 +307,10 @@ def _module(experiment: Experiment, plan: PrivacyPlan, ledger: Ledger, noise: No
         optimizer=experiment.optimizer,
         learning_rate=experiment.schedule,
         physical_batch_size=None if isinstance(size, str) else size,
-        ema=_options(experiment).ema,
+        ema=options_of(experiment).ema,
         autocast=autocast_of(experiment.trainer),
         views=None if views is None else views.count,
-        compiler=_options(experiment).compile,
+        compiler=options_of(experiment).compile,
     )
 
 
@@ -293,24 +324,12 @@ def _datamodule(
         ledger=ledger,
         lots=stream.child("lots"),
         noise=_noise(plan, stream.child("features")),
-        views=_views(experiment),
+        views=views_of(experiment),
         fitted=None if earlier is None else earlier.features,
     )
 
 
-def _options(experiment: Experiment) -> Options:
-    assert experiment.options is not None
-    return experiment.options
-
-
-def _views(experiment: Experiment) -> Views | None:
-    options = _options(experiment)
-    if options.views is None:
-        return None
-    return Views(count=options.views["count"], transform=options.transform())
-
-
-def _trajectory(run: Run | CoveredRun, experiment: Experiment) -> Trajectory:
+def _trajectory(run: Recording, experiment: Experiment) -> Trajectory:
     validation = f"{split_prefix(experiment.data.validation_privacy)}val"
     return Trajectory(run, every=experiment.tracking.every, validation=validation)
 
@@ -320,30 +339,6 @@ _NOISES: Mapping[str, Callable[[Stream], Noise]] = {"default": GaussianNoise, "s
 
 def _noise(plan: PrivacyPlan, stream: Stream) -> Noise:
     return NoNoise() if plan.guarantee is None else _NOISES[plan.noise](stream)
-
-
-def _check(module: DPModule, experiment: Experiment) -> Checked:
-    """The optimizer can be made; and the behavioural check, on random rows of the declared shape."""
-    module.configure_optimizers()
-    inputs, targets = _random_rows(experiment, _CHECKED_ROWS)
-    _check_outputs(
-        module, inputs if _views(experiment) is None else inputs[:, 0], experiment.data.num_classes
-    )
-    checked = module.check(inputs, targets)
-    if _options(experiment).compile is not None:
-        module.rehearse(inputs, targets)  # the model itself, random layers and precision included
-    return checked
-
-
-def _check_outputs(module: DPModule, inputs: Tensor, num_classes: int) -> None:
-    trial = copy.deepcopy(module.model).eval()
-    with torch.no_grad():
-        shape = tuple(trial(inputs).shape)
-    if len(shape) != 2 or shape[0] != len(inputs) or shape[1] < num_classes:
-        expected = (
-            f"({len(inputs)}, {num_classes}): one row of data.num_classes = {num_classes} logits an example"
-        )
-        raise _validate.refuse("model: shape of its outputs", shape, expected)
 
 
 def _gradients_in_words(checked: Checked) -> str:
@@ -356,42 +351,8 @@ def _gradients_in_words(checked: Checked) -> str:
     )
 
 
-def _fit_into_memory(console: Console, module: DPModule, experiment: Experiment) -> None:
-    """Replaces `physical_batch_size: auto` by what fits, found on random rows."""
-    if experiment.physical_batch_size != "auto":
-        return
-    largest = max(lot.size for lot in module.plan.step(0).lots)
-    module.physical_batch_size = largest_batch(
-        lambda rows: module.rehearse(*_random_rows(experiment, rows)),
-        memory_mb=_options(experiment).memory_mb,
-        at_most=math.ceil(2 * largest),
-    )
-    console.print(f"physical_batch_size: {module.physical_batch_size} examples fit into memory_mb")
-
-
-def _random_rows(experiment: Experiment, rows: int) -> tuple[Tensor, Tensor]:
-    """Random examples of the declared shape and type: never private ones."""
-    views = _options(experiment).views
-    count = (rows,) if views is None else (rows, views["count"])
-    return _random_inputs(experiment, count), torch.randint(experiment.data.num_classes, (rows,))
-
-
-def _random_inputs(experiment: Experiment, count: tuple[int, ...]) -> Tensor:
-    data = experiment.data
-    if not isinstance(experiment.features, NoFeatures):
-        return torch.rand(*count, experiment.features.dimensions)
-    if data.vocabulary is None:
-        return torch.rand(*count, *data.input_shape)
-    return torch.randint(data.vocabulary, (*count, *data.input_shape))
-
-
 def _check_counts(plan: PrivacyPlan, ledger: Ledger, first: int, drawn: int, stepped: int) -> None:
     """Since the `first` step of this process."""
-    counts = {
-        "planned": plan.steps - first,
-        "drawn": drawn,
-        "charged": ledger.steps - first,
-        "stepped": stepped,
-    }
-    if len(set(counts.values())) != 1:
+    counts = [plan.steps - first, drawn, ledger.steps - first, stepped]
+    if len(set(counts)) != 1:
         raise RuntimeError(f"Lots planned, drawn, charged and stepped must be equal, found {counts}.")

@@ -60,6 +60,7 @@ _ROOMS = (
     "models",
     "optimizers",
     "privacy",
+    "report",
     "reproduction",
     "schedules",
     "tasks",

@@ -120,8 +120,7 @@ def test_several_runs_at_once(dpexp, outputs, capsys):
     assert sorted(run.data.params["seed"] for run in runs) == ["0", "1"]
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_an_interrupted_run_ends_killed(outputs, number, code):
+def test_an_interrupted_run_ends_killed(outputs):
     from mlflow import MlflowClient
 
     store = MlflowClient(f"sqlite:///{outputs / 'mlflow.db'}")
@@ -137,12 +136,12 @@ def test_an_interrupted_run_ends_killed(outputs, number, code):
     )
     try:
         run = _wait_for_metric(store, process)
-        process.send_signal(number)
+        process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=60)
     finally:
         process.kill()
-    assert process.returncode == code
-    assert signal.Signals(number).name in errors
+    assert process.returncode == 143
+    assert "SIGTERM" in errors
     assert "Traceback" not in errors
     found = store.get_run(run.info.run_id)
     assert found.info.status == "KILLED"
@@ -156,5 +155,5 @@ def _wait_for_metric(store, process):
             for run in store.search_runs([experiment.experiment_id]):
                 if "privacy/epsilon" in run.data.metrics:
                     return run
-        time.sleep(0.2)
+        time.sleep(1)
     raise AssertionError(f"no metric came: {process.stderr.read()}")

@@ -1,5 +1,8 @@
 """Every experiment and every option of every group works, with and without privacy and features."""
 
+import functools
+from itertools import zip_longest
+
 import pytest
 import yaml
 from hydra import compose, initialize_config_dir
@@ -10,24 +13,38 @@ from dpexp.cli.keys import check_group, check_root
 
 GROUPS = sorted(folder.name for folder in conf_dir().iterdir() if folder.is_dir())
 EXPERIMENTS = sorted(file.stem for file in (conf_dir() / "experiment").glob("*.yaml"))
-OPTIONS = [
-    f"{group}={file.stem}"
+OPTIONS = {
+    group: [f"{group}={file.stem}" for file in sorted((conf_dir() / group).glob("*.yaml"))]
     for group in GROUPS
-    if group not in ("experiment", "hydra")
-    for file in sorted((conf_dir() / group).glob("*.yaml"))
-]
+    if group not in ("experiment", "hydra", "sweep")
+}
+TOGETHER = zip_longest(*(options for group, options in OPTIONS.items() if group != "data"))
+ROUNDS = [[option] for option in OPTIONS["data"]]  # some leave to the user what features interpolate
+ROUNDS += [[option for option in column if option] for column in TOGETHER]  # one of each group at once
 
 
+@functools.cache
 def composed(*overrides):
+    """The configuration, to look at and not to change."""
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(conf_dir()), version_base="1.3"):
         return compose("config", list(overrides))
 
 
+def changes_of(experiment):
+    """None, and those that leave something out that the experiment has."""
+    text = (conf_dir() / "experiment" / f"{experiment}.yaml").read_text(encoding="utf-8")
+    yield []
+    for group in ("privacy", "features"):
+        if f"override /{group}: none" not in text:
+            yield [f"{group}=none"]
+
+
 @pytest.mark.parametrize(
-    "changes", [[], ["privacy=none"], ["features=none"]], ids=lambda c: c[0] if c else "as is"
+    ("experiment", "changes"),
+    [(experiment, changes) for experiment in EXPERIMENTS for changes in changes_of(experiment)],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value) or "as is",
 )
-@pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_every_experiment_trains_for_two_lots(dpexp, outputs, small_mnist, experiment, changes):
     at_hand = ["data=digits", "privacy.lot_size=200"]  # in place of what would have to be fetched
     replaced = {"mnist": small_mnist, "fashion_mnist": small_mnist, "census": at_hand, "imdb": at_hand}
@@ -36,11 +53,12 @@ def test_every_experiment_trains_for_two_lots(dpexp, outputs, small_mnist, exper
     assert dpexp(f"+experiment={experiment}", *overrides, *data, *changes) == 0
 
 
-@pytest.mark.parametrize("option", OPTIONS)
-def test_every_option_has_exactly_the_keys_of_its_constructor(option):
-    config = composed("privacy.steps=1", option)
+@pytest.mark.parametrize("options", ROUNDS, ids=lambda options: options[0])
+def test_every_option_has_exactly_the_keys_of_its_constructor(options):
+    config = composed("privacy.steps=1", *options)
     check_root(config, conf_dir())
-    check_group(config, option.split("=")[0])
+    for option in options:
+        check_group(config, option.split("=")[0])
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
@@ -78,7 +96,7 @@ def test_the_papers_settings(experiment, sigma, sigma_pca, epsilon):
     assert (config.optimizer.lr, config.schedule.end, config.schedule.over) == (0.1, 0.052, 10)
 
 
-@pytest.mark.parametrize("option", [option for option in OPTIONS if option.startswith("features=")])
+@pytest.mark.parametrize("option", OPTIONS["features"])
 def test_no_features_take_every_key_of_the_others(option):
     keys = set(composed("privacy.steps=1", option).features)
     assert keys <= set(composed("privacy.steps=1", "features=none").features)

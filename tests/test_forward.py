@@ -228,11 +228,10 @@ def test_a_bf16_run_has_the_epsilon_of_a_float32_run(dpexp, store):  # noqa: F81
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning")  # torch's own, in dynamo
-@pytest.mark.parametrize("size", [None, 3])
-def test_compiled_gradients_are_those_of_book_keeping_for_any_number_of_rows(size):
+def test_compiled_gradients_are_those_of_book_keeping_for_any_number_of_rows():
     model, shape = dense()
     plain, compiled = LotPass(model, loss), LotPass(model, loss, compiler="aot_eager")
-    for rows in (7, 5, 1, 0):
+    for rows, size in ((7, None), (7, 3), (0, None)):  # 7 at once, 3 and 1 and none
         inputs, targets = 3 * torch.randn(rows, *shape), torch.randint(3, (rows,))
         expected = plain.clipped_sum(inputs, targets, [group(model)], size)
         found = compiled.clipped_sum(inputs, targets, [group(model)], size)

@@ -184,7 +184,7 @@ def test_empty_lots_move_the_parameters_and_are_charged_like_any_other():
 
 def test_the_noise_of_zero_gradient_lots_has_std_sigma_c_over_l():
     plan = private_plan(
-        num_examples=N, lot_size=0.02, noise_multiplier=3, clip_norm=2, steps=1500, epsilon=None
+        num_examples=N, lot_size=0.02, noise_multiplier=3, clip_norm=2, steps=300, epsilon=None
     )
     start = _initial()
     found, _ = train(plan, empty_lots(plan), rate=1.0)

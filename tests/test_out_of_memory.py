@@ -51,17 +51,20 @@ def clipped(model, rows, size, lots=1):
     return found
 
 
-@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
-def test_the_lot_is_begun_anew_with_smaller_microbatches_and_its_sums_are_the_same(error):
+@pytest.mark.parametrize(
+    ("error", "size"),
+    list(zip(ERRORS, (None, 33, 20), strict=True)),
+    ids=lambda value: value if isinstance(value, int) else type(value).__name__,
+)
+def test_the_lot_is_begun_anew_with_smaller_microbatches_and_its_sums_are_the_same(error, size):
     roomy = clipped(Cramped(fits=100), rows=40, size=5)
-    for size in (None, 33, 20):
-        model = Cramped(fits=5, error=error)
-        found = clipped(model, rows=40, size=size)
-        assert max(model.seen[-40 // 5 :]) <= 5
-        assert found.norms.shape == (1, 40)
-        torch.testing.assert_close(found.norms, roomy.norms)
-        for name, expected in roomy.sums.items():
-            torch.testing.assert_close(found.sums[name], expected)
+    model = Cramped(fits=5, error=error)
+    found = clipped(model, rows=40, size=size)
+    assert max(model.seen[-40 // 5 :]) <= 5
+    assert found.norms.shape == (1, 40)
+    torch.testing.assert_close(found.norms, roomy.norms)
+    for name, expected in roomy.sums.items():
+        torch.testing.assert_close(found.sums[name], expected)
 
 
 def test_what_was_summed_before_memory_ran_out_is_discarded():

@@ -192,13 +192,18 @@ def test_epochs_are_counted_in_expected_passes():
         ({"layers": {"a": {"parameters": "*", "clip_norm": "x"}}}, "privacy.layers.a.clip_norm"),
         ({"layers": {"a": {"parameters": "*", "lot": "b"}}}, "privacy.layers.a.lot"),
         ({"layers": {"a": {"parameters": "*", "lot_size": 6, "lot": "a"}}}, "either lot_size"),
-        ({"noise_multiplier": Exponential(start=4, factor=1.001, every=1)}, "privacy.steps"),
     ],
 )
 def test_impossible_settings_are_refused_with_their_key(changes, message):
     with pytest.raises(UserError) as error:
         private_plan(**changes)
     assert message in str(error.value)
+
+
+def test_a_schedule_that_epsilon_alone_never_ends_is_refused(monkeypatch):
+    monkeypatch.setattr("dpexp.plan.plan.LONGEST_SCHEDULE", 1000)  # of 50,000, to be priced one by one
+    with pytest.raises(UserError, match=r"privacy\.steps = None: .*over 1,000 lots"):
+        private_plan(noise_multiplier=Exponential(start=4, factor=1.001, every=1))
 
 
 def test_a_schedule_that_reaches_an_impossible_value_is_refused_before_training():

@@ -7,11 +7,9 @@ from PIL import Image
 
 import dpexp.training
 from dpexp._validate import UserError
-from dpexp.accounting import Budget, total
 from dpexp.reproduction import Sweep
 from dpexp.reproduction.archive import agrees
 from dpexp.reproduction.figure4 import lots_for
-from dpexp.reproduction.price import price_in_words, prices
 from dpexp.sanitizer import Sanitizer
 from tests.plans import PCA, PER_LAYER, plain_plan, private_plan
 
@@ -129,20 +127,6 @@ def test_a_pair_that_the_first_release_alone_exceeds_pays_for_nothing():
     assert lots_for(whole, 0.5, 1e-5) == 0
     with pytest.raises(ValueError, match="Without privacy"):
         lots_for(plain_plan(), 1, 1e-5)
-
-
-def test_runs_together_cost_what_one_long_run_costs():
-    one = private_plan(steps=300, epsilon=None)
-    for bound in prices([one, one]):
-        twice = private_plan(steps=600, epsilon=None).guarantee
-        accountant = next(a for a in (twice.accountant, *twice.companions) if a.name == bound.accountant)
-        account = twice.open_account(accountant)
-        assert float(bound) == float(total(account, list(private_plan(steps=600, epsilon=None).phases(600))))
-        assert twice.budget == Budget(epsilon=None, delta=1e-5)
-    with_pca = private_plan(steps=300, epsilon=None, releases=(PCA,))
-    assert float(prices([with_pca])[0]) > float(prices([one])[0])
-    assert "2 runs" in price_in_words("Both", [one, one])
-    assert price_in_words("Both", [plain_plan(), plain_plan()]) == "Both: without privacy."
 
 
 def test_a_stored_run_agrees_with_the_configuration_it_was_made_from():

@@ -37,7 +37,8 @@ def test_noise_on_the_sum_is_sigma_c_and_after_division_sigma_c_over_l():
 
 
 def test_same_shaped_tensors_get_different_noise():
-    released = [sanitizer().release(ZEROS, plan().step(t)) for t in range(2000)]
+    chosen = plan()
+    released = [sanitizer().release(ZEROS, chosen.step(t)) for t in range(2000)]
     one = torch.stack([lot["hidden.weight"].flatten() for lot in released]).flatten()
     two = torch.stack([lot["output.weight"].flatten() for lot in released]).flatten()
     correlation = np.corrcoef(one, two)[0, 1]

@@ -6,7 +6,9 @@ import sqlite3
 import threading
 import time
 
+import mlflow
 import pytest
+import torch
 
 from dpexp.delivery import Unavailable
 from dpexp.spool import Refused, Spool, spools
@@ -130,6 +132,10 @@ def test_a_whole_run_outlives_its_store_and_is_sent_by_its_own_command(dpexp, ou
     )
     assert run.data.metrics["final/steps"] == 12
     assert artifact(flaky.client, run, "model.pt")
+    [output] = run.outputs.model_outputs
+    model = flaky.client.get_logged_model(output.model_id)
+    assert model.status == "READY"
+    assert mlflow.pytorch.load_model(model.artifact_location)(torch.zeros(2, 64)).shape == (2, 10)
 
 
 def test_a_failed_run_is_failed_also_when_that_is_told_late(outputs, flaky):

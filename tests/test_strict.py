@@ -46,6 +46,8 @@ TAGS = {
     "dpexp.plan_hash",
     "dpexp.ledger_head",
     "dpexp.budget",
+    "dpexp.command",
+    "dpexp.overrides",
     "mlflow.source.name",
     "mlflow.runName",
 }
@@ -60,6 +62,8 @@ def test_a_strict_run_stores_exactly_what_is_covered(dpexp, store, capsys, split
     assert not run.inputs.dataset_inputs
     stored = {item.path for item in store.list_artifacts(run.info.run_id)}
     assert stored == {"config.yaml", "plan.json", "privacy_statement.txt", "model.pt"}
+    [output] = run.outputs.model_outputs
+    assert store.get_logged_model(output.model_id).name == "model"
     with open(artifact(store, run, "config.yaml"), encoding="utf-8") as file:
         assert "noise: secure" in file.read()
     solved = {"plan.steps", "plan.sampling_probability", "plan.noise_multiplier"}

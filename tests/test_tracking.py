@@ -43,6 +43,26 @@ def test_an_experiment_deleted_in_the_ui_is_named_with_the_way_back(outputs):
         pytest.fail("a run was started")
 
 
+def test_a_killed_run_is_closed_by_the_next_and_a_living_one_is_left_alone(outputs):
+    store = tracking(outputs)
+    with store.run(name="runs", run_name="living") as living:
+        killed = living.client.create_run(living.experiment_id).info.run_id
+        (outputs / "running" / f"{killed}.running").touch()  # what a killed process leaves
+        (outputs / "running" / "of_another_store.running").touch()
+        with store.run(name="runs", run_name="next"):
+            assert living.client.get_run(living.run_id).info.status == "RUNNING"
+            assert living.client.get_run(killed).info.status == "KILLED"
+        with (
+            pytest.raises(UserError, match="no other process works on"),
+            store.run(name="runs", run_name="living", run_id=living.run_id),
+        ):
+            pytest.fail("two wrote to one run")
+        assert living.client.get_run(living.run_id).info.status == "RUNNING"
+    assert living.client.get_run(living.run_id).info.status == "FINISHED"
+    left = {path.name for path in (outputs / "running").glob("*.running")}
+    assert left == {"of_another_store.running"}
+
+
 @pytest.mark.parametrize(
     ("error", "status"), [(ValueError, "FAILED"), (KeyboardInterrupt, "KILLED"), (SystemExit, "KILLED")]
 )

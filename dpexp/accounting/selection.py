@@ -7,7 +7,8 @@ part of every run, or computed on public data. Whoever looks at more than the wi
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
@@ -26,6 +27,8 @@ __all__ = [
     "cheapest_selection",
     "compose_all",
     "curve_of",
+    "log_inverse_gamma",
+    "maximum",
 ]
 
 _ROUNDING = 1e-12  # relative, of the few dozen operations below; added to every curve
@@ -105,6 +108,19 @@ def curve_of(event: Event, relation: Relation) -> RenyiCurve:
     )
 
 
+def maximum(curves: Sequence[RenyiCurve]) -> RenyiCurve:
+    """One bound for whichever of several runs is made, where the choice is no secret or part of the result.
+
+    Args:
+        curves: At least one; all on the same orders, under the same relation.
+    """
+    first = curves[0]
+    if any(curve.relation is not first.relation or curve.accountant != first.accountant for curve in curves):
+        raise ValueError("Curves of different relations or accountants have no common bound.")
+    divergences = np.max([curve.divergences for curve in curves], axis=0)
+    return replace(first, divergences=divergences)
+
+
 def compose_all(run: RenyiCurve, runs: int) -> RenyiCurve:
     """The cost of `runs` >= 0 runs of which *all* results may be looked at and published."""
     count = _validate.integer("runs", runs, at_least=0)
@@ -132,9 +148,9 @@ def best_of_negative_binomial(run: RenyiCurve, mean_runs: float, shape: float) -
     mean = _validate.number("mean_runs", mean_runs, at_least=1)
     if mean == 1:
         return run._raised(run.divergences, "select_negative_binomial")
-    log_inverse_gamma = _log_inverse_gamma(mean, eta)
+    log_gamma = log_inverse_gamma(mean, eta)
     a, r = run.orders, run.divergences
-    every_run = float(np.min((1 - 1 / a) * r + log_inverse_gamma / a))
+    every_run = float(np.min((1 - 1 / a) * r + log_gamma / a))
     raised = r + (1 + eta) * every_run + math.log(mean) / (a - 1)
     return run._raised(raised, "select_negative_binomial")
 
@@ -172,8 +188,12 @@ def cheapest_selection(run: RenyiCurve, runs: int, delta: float) -> PrivacyBound
     return min((rule.epsilon(delta) for rule in rules), key=float)
 
 
-def _log_inverse_gamma(mean: float, eta: float) -> float:
-    """log(1/γ) of the truncated negative binomial of a given mean > 1, rounded up, by bisection."""
+def log_inverse_gamma(mean: float, eta: float) -> float:
+    """log(1/γ) of the truncated negative binomial of a given mean > 1, rounded up, by bisection.
+
+    Raises:
+        UserError: No float64 is large enough.
+    """
     low, high = 0.0, 1.0
     while _mean(high, eta) < mean:
         low, high = high, 2 * high

@@ -1,50 +1,36 @@
 """`python -m dpexp`: Hydra composes a configuration, and its objects run a task."""
 
-import functools
 import os
 import sys
-from collections.abc import Sequence
-from pathlib import Path
+import traceback
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import hydra
-from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from hydra.types import RunMode
 from hydra.utils import instantiate
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from dpexp._validate import UserError
-from dpexp.cli.errors import explain
-from dpexp.cli.guard import check_composed, install
-from dpexp.cli.keys import check_group, check_root
+from dpexp._validate import UserError, refuse
+from dpexp.cli.composition import conf_dir, experiment_of
+from dpexp.cli.errors import Refused, explain
+from dpexp.cli.guard import install
+from dpexp.cli.keys import check_group
 from dpexp.cli.resolvers import register
+from dpexp.cli.sweep import JobFailed, job_of, sweeps_closed, trains
 from dpexp.stopping import Stopped, answer_signals
-from dpexp.trust import require_trusted_names, trusted_object
 
 if TYPE_CHECKING:
-    from dpexp.experiment import Experiment
-    from dpexp.tasks import Task
+    from dpexp.tasks import Objectives, Task
 
-__all__ = ["conf_dir", "main"]
+__all__ = ["main"]
+
+_SELECTION = "hydra_plugins.private_selection."
 
 register()
 install()  # on import, so that it holds in the processes that launchers start
-
-_PARTS = ("data", "features", "privacy", "sampling", "accountant", "budget", "schedule", "tracking")
-_HEAVY = ("model", "optimizer", "trainer")
-
-
-class Refused(BaseException):
-    """A user's mistake on its way out of a single run, past Hydra's own report of all overrides."""
-
-
-def conf_dir() -> Path:
-    """The configuration folder: inside the installed package, or beside it in a checkout."""
-    packaged = Path(__file__).parents[1] / "conf"
-    return packaged if packaged.is_dir() else Path(__file__).parents[2] / "conf"
 
 
 def main() -> NoReturn:
@@ -53,10 +39,14 @@ def main() -> NoReturn:
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra re-raises instead of printing and exiting
     answer_signals()
     try:
-        _application()
+        with sweeps_closed():
+            _application()
     except Stopped as stopped:
         print(f"\n{stopped} A run that was open is closed as KILLED; resume=last goes on.", file=sys.stderr)
         sys.exit(128 + stopped.signal_number)
+    except JobFailed:
+        print("dpexp: jobs failed, as said above.", file=sys.stderr)
+        sys.exit(1)
     except (Refused, UserError, HydraException, OmegaConfBaseException) as error:
         if traceback_wanted:
             raise
@@ -67,82 +57,44 @@ def main() -> NoReturn:
 
 
 @hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="config")
-def _application(config: DictConfig) -> float | None:
+def _application(config: DictConfig) -> "Objectives":
+    if HydraConfig.get().mode is RunMode.MULTIRUN:
+        return _run_job(config)
     try:
         return _run(config)
     except (UserError, HydraException) as error:
-        if HydraConfig.get().mode is RunMode.MULTIRUN:
-            raise  # the other jobs go on
         raise Refused from error
 
 
-def _run(config: DictConfig) -> float | None:
-    experiment = _experiment(config, HydraConfig.get().runtime.choices.get("experiment"))
+def _run_job(config: DictConfig) -> "Objectives":
+    """Tells at once why a job failed; the others go on."""
+    try:
+        return _run(config)
+    except Exception as error:  # noqa: BLE001  # whatever a model raises; it is told, and the exit code says so
+        number = HydraConfig.get().job.num
+        known = isinstance(error, UserError | HydraException)
+        words = explain(error, conf_dir()) if known else traceback.format_exc()
+        print(f"Job {number} failed.\n{words}", file=sys.stderr)
+        raise JobFailed(f"job {number}: {type(error).__name__}") from None
+
+
+def _run(config: DictConfig) -> "Objectives":
+    chosen = HydraConfig.get()
+    _refuse_one_trial(chosen)
+    experiment = experiment_of(config, chosen.runtime.choices.get("experiment"), chosen.overrides.task)
     task: Task = instantiate(config.task, _convert_="all")
     if task.makes:
         experiment.plan()  # impossible privacy arithmetic is refused before torch is even imported
     for group in task.makes:
         check_group(config, group)
-    return task.run(experiment)
+    if chosen.mode is RunMode.RUN or not trains(config):
+        return task.run(experiment)
+    job = job_of(experiment)
+    return task.run(job.experiment) if job.done is None else None  # only a fixed list goes on, for any value
 
 
-def _experiment(config: DictConfig, name: str | None) -> "Experiment":
-    from dpexp.experiment import Experiment
-
-    check_composed(config)
-    require_trusted_names(_plain(config))  # what interpolations came to, too
-    check_root(config, conf_dir())
-    for group in ("task", *_PARTS):
-        check_group(config, group)
-    parts = {name: instantiate(config[name], _convert_="all") for name in _PARTS}
-    return Experiment(
-        name=name or "adhoc",
-        model=functools.partial(instantiate, config.model, _convert_="all"),
-        optimizer=lambda parameters: instantiate(config.optimizer, _convert_="all")(params=parameters),
-        trainer=_later(config.trainer),
-        seed=config.seed,
-        strict=config.strict,
-        physical_batch_size=config.physical_batch_size,
-        resume=config.resume,
-        config=_plain(config),
-        vary=_vary,
-        **parts,
-    )
-
-
-def _vary(overrides: Sequence[str]) -> "Experiment":
-    """The experiment of this command line with more overrides at its end, and task=train."""
-    given = [override for override in HydraConfig.get().overrides.task if not _is_of_task(override)]
-    composed = GlobalHydra.instance().hydra
-    assert composed is not None
-    config = composed.compose_config(
-        "config", [*given, *overrides], RunMode.RUN, from_shell=False, with_log_configuration=False
-    )
-    name = config.hydra.runtime.choices.get("experiment")
-    with open_dict(config):
-        del config["hydra"]
-    experiment = _experiment(config, name)
-    for group in _HEAVY:
-        check_group(config, group)
-    return experiment
-
-
-def _is_of_task(override: str) -> bool:
-    return override.lstrip("+~").split("=")[0].split(".")[0] == "task"
-
-
-def _later(node: DictConfig) -> Any:
-    """A partial of the node's target that shows its keywords, and imports it only when called."""
-    keys = _plain(node)
-    keywords = {key: value for key, value in keys.items() if not key.startswith("_")}
-    return functools.partial(_call, keys["_target_"], **keywords)
-
-
-def _plain(node: DictConfig) -> dict[str, Any]:
-    plain = OmegaConf.to_container(node, resolve=True)
-    assert isinstance(plain, dict)
-    return {str(key): value for key, value in plain.items()}
-
-
-def _call(target: str, **keywords: Any) -> Any:
-    return trusted_object("trainer._target_", target)(**keywords)
+def _refuse_one_trial(chosen: Any) -> None:
+    """A sweeper that Hydra would not ask must not be taken for granted."""
+    if chosen.mode is RunMode.RUN and str(chosen.sweeper.get("_target_", "")).startswith(_SELECTION):
+        hint = "Without it this would be one run, shown like any other."
+        raise refuse("hydra/sweeper", "private_selection", "-m before it, or +sweep=private_selection", hint)

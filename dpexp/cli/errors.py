@@ -9,9 +9,13 @@ import yaml
 
 from dpexp._validate import UserError, did_you_mean, refuse
 
-__all__ = ["explain"]
+__all__ = ["Refused", "explain"]
 
 _FOOTER = "(HYDRA_FULL_ERROR=1 shows the traceback.)"
+
+
+class Refused(BaseException):
+    """A user's mistake on its way out, past Hydra's own report of all overrides."""
 
 
 def explain(error: BaseException, folder: Path) -> str:

@@ -8,6 +8,7 @@ from dpexp.data.digits import Digits
 from dpexp.data.imdb import IMDB
 from dpexp.data.mnist import MNIST
 from dpexp.data.own import LightningData, TorchDataset
+from dpexp.data.published import published
 from dpexp.data.rows import Rows
 from dpexp.data.splits import AnyExamples, Examples, Splits
 from dpexp.data.text import HashedNgrams, HashedTokens
@@ -29,4 +30,5 @@ __all__ = [
     "Rows",
     "Splits",
     "TorchDataset",
+    "published",
 ]

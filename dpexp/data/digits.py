@@ -5,7 +5,7 @@ from typing import final
 
 import numpy as np
 
-from dpexp.data.dataset import Dataset
+from dpexp.data.dataset import Dataset, Privacy
 from dpexp.data.splits import Splits, cut
 
 __all__ = ["Digits"]
@@ -21,6 +21,13 @@ class Digits(Dataset):
     Every fifth row (row number % 5 == 4, from 0) is a test row: 359 rows; the other 1438 are training
     rows. The rule is public, as it looks at row numbers only.
     """
+
+    name: str = "digits"
+    num_examples: int = 1438
+    num_classes: int = 10
+    dimensions: int = 64
+    validation_split: Privacy = "private"
+    test_split: Privacy = "public"
 
     def load(self) -> Splits:
         """Loads float32 pixel vectors of shape `(N, 64)` in [0, 1].

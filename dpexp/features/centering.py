@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,9 @@ from dpexp import _validate
 from dpexp.accounting import Gaussian, Release
 from dpexp.features.features import Inputs, check_dimensions, check_width
 from dpexp.noise import Noise, noised
+
+if TYPE_CHECKING:
+    from torch import nn
 
 __all__ = ["Center", "PrivateCentering", "sum_of_clipped"]
 
@@ -41,6 +44,12 @@ class Center:
             part = inputs[start : start + _CHUNK]
             np.subtract(part.reshape(len(part), -1), self.mean, out=result[start : start + _CHUNK])
         return result
+
+    def as_layer(self) -> "nn.Module":
+        """The same in torch."""
+        from dpexp.features.layers import Standardization
+
+        return Standardization(self.mean, np.ones_like(self.mean))
 
 
 @final

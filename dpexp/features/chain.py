@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,9 @@ from dpexp import _validate
 from dpexp.accounting import Release
 from dpexp.features.features import Features, FittedFeatures, Inputs, check_dimensions
 from dpexp.noise import Noise, NoNoise
+
+if TYPE_CHECKING:
+    from torch import nn
 
 __all__ = ["Chain", "FittedChain"]
 
@@ -42,6 +45,12 @@ class FittedChain:
         for stage in self.stages:
             inputs = stage.transform(inputs)
         return inputs
+
+    def as_layer(self) -> "nn.Module":
+        """The stages in torch, one after another."""
+        from torch import nn
+
+        return nn.Sequential(*(stage.as_layer() for stage in self.stages))
 
 
 def of_stage(index: int, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,9 @@ from dpexp import _validate
 from dpexp.accounting import Gaussian, Release
 from dpexp.features.features import Inputs, check_width
 from dpexp.noise import Noise, noised
+
+if TYPE_CHECKING:
+    from torch import nn
 
 __all__ = ["DPPCA", "Projection", "noisy_second_moment", "second_moment"]
 
@@ -45,6 +48,12 @@ class Projection:
     def transform(self, inputs: Inputs) -> Inputs:
         """Projects rows (N, *shape) with d values each to (N, k)."""
         return inputs.reshape(len(inputs), -1) @ self.directions
+
+    def as_layer(self) -> "nn.Module":
+        """The projection in torch; without the explained variance, which is not released."""
+        from dpexp.features.layers import Directions
+
+        return Directions(self.directions)
 
 
 @final

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Protocol, final, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, final, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 from dpexp import _validate
 from dpexp.accounting import Release
 from dpexp.noise import Noise
+
+if TYPE_CHECKING:
+    from torch import nn
 
 __all__ = [
     "Features",
@@ -39,6 +42,10 @@ class FittedFeatures(Protocol):
 
     def transform(self, inputs: Inputs) -> Inputs:
         """Features of rows, shape (N, *shape) to (N, dimensions)."""
+        ...
+
+    def as_layer(self) -> "nn.Module":
+        """The same map in torch, for the model that predicts on raw rows; it holds what `state` does."""
         ...
 
 
@@ -136,6 +143,12 @@ class NoFeatures:
     def transform(self, inputs: Inputs) -> Inputs:
         """The rows, unchanged."""
         return inputs
+
+    def as_layer(self) -> "nn.Module":
+        """The rows, unchanged."""
+        from torch import nn
+
+        return nn.Identity()
 
     def ignored(self) -> dict[str, Any]:
         """The keys of other features."""

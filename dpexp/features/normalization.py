@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,11 @@ from dpexp.accounting import Gaussian, Release
 from dpexp.features.features import Inputs, check_dimensions, check_width
 from dpexp.noise import Noise, noised
 
+if TYPE_CHECKING:
+    from torch import nn
+
 __all__ = [
+    "EPSILON",
     "ChannelScale",
     "GroupNormalization",
     "PrivateNormalization",
@@ -21,7 +25,7 @@ __all__ = [
     "normalized_by_group",
 ]
 
-_EPSILON = 1e-5  # as in torch's group norm
+EPSILON = 1e-5  # as in torch's group norm
 _LEAST_VARIANCE = 1e-3  # of the mean over channels, so that noise in a small one is not blown up
 _CHUNK = 4096  # rows at once: bounds the float64 copies
 
@@ -75,6 +79,13 @@ class GroupNormalization:
         assert self.groups is not None
         return normalized_by_group(check_width(inputs, self.inputs), self.groups)
 
+    def as_layer(self) -> "nn.Module":
+        """The same in torch."""
+        from dpexp.features.layers import GroupNorm
+
+        assert self.groups is not None
+        return GroupNorm(self.groups, EPSILON)
+
     def ignored(self) -> dict[str, Any]:
         """Nothing."""
         return {}
@@ -87,7 +98,7 @@ def normalized_by_group(rows: Inputs, groups: int) -> Inputs:
         part = rows[start : start + _CHUNK].reshape(-1, groups, rows.shape[1] // groups)
         centered = part - part.mean(axis=2, keepdims=True)
         variance = np.square(centered).mean(axis=2, keepdims=True)
-        result[start : start + _CHUNK] = (centered / np.sqrt(variance + _EPSILON)).reshape(-1, rows.shape[1])
+        result[start : start + _CHUNK] = (centered / np.sqrt(variance + EPSILON)).reshape(-1, rows.shape[1])
     return result
 
 
@@ -119,6 +130,12 @@ class ChannelScale:
             scaled = (part - self.mean[:, None]) / self.std[:, None]
             result[start : start + _CHUNK] = scaled.reshape(-1, result.shape[1])
         return result
+
+    def as_layer(self) -> "nn.Module":
+        """The same in torch."""
+        from dpexp.features.layers import Standardization
+
+        return Standardization(self.mean, self.std)
 
 
 @final

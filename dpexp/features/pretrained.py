@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
@@ -93,7 +93,7 @@ class Pretrained:
             name="pretrained layers",
             identity=f"pretrained {self.shape} {list(self.channels)} {_digest(weights)}",
             dimensions=self.dimensions,
-            make=lambda: _rows_transform(self._layers(), weights),
+            make=lambda: self._layers().load(weights),
             cache=FeatureCache.of_user() if self.cache else None,
         )
 
@@ -143,21 +143,6 @@ def pretrained_dimensions(shape: Any, channels: Sequence[int]) -> int:
     counts = [_validate.integer("features.channels", count, at_least=1) for count in channels]
     values: int = counts[-1] * math.prod(size // 2 ** len(counts) for size in (image.height, image.width))
     return values
-
-
-def _rows_transform(
-    layers: "ConvolutionalLayers", weights: NDArray[np.float32]
-) -> Callable[[Inputs], Inputs]:
-    import torch
-
-    layers.load(weights)
-
-    def transform(rows: Inputs) -> Inputs:
-        with torch.no_grad():
-            features: Inputs = layers(torch.tensor(rows)).numpy()
-        return features
-
-    return transform
 
 
 def _digest(values: NDArray[Any]) -> str:

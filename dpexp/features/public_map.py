@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import final
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,9 @@ from rich.progress import track
 from dpexp import __version__
 from dpexp.features.cache import FeatureCache
 from dpexp.features.features import Inputs
+
+if TYPE_CHECKING:
+    from torch import nn
 
 __all__ = ["PublicMap", "code_version"]
 
@@ -32,7 +35,7 @@ class PublicMap:
         name: For the progress bar, such as `scattering`.
         identity: All that decides what comes out, and nothing else.
         dimensions: Values per row that come out.
-        make: Makes the map of a few rows, (n, *shape) to (n, dimensions); called only where rows are not
+        make: Makes the map in torch, rows (n, *shape) to (n, dimensions); called only where rows are not
             found in the cache.
         cache: Where results are kept; None for nowhere.
     """
@@ -40,7 +43,7 @@ class PublicMap:
     name: str
     identity: str
     dimensions: int
-    make: Callable[[], Callable[[Inputs], Inputs]]
+    make: "Callable[[], nn.Module]"
     cache: FeatureCache | None
 
     @property
@@ -60,12 +63,20 @@ class PublicMap:
         identity = f"{self.identity} by {code_version()}"
         return self.cache.get(identity, inputs, (len(inputs), self.dimensions), self._computed)
 
+    def as_layer(self) -> "nn.Module":
+        """The map itself."""
+        return self.make()
+
     def _computed(self, inputs: Inputs) -> Inputs:
+        import torch
+
         result = np.empty((len(inputs), self.dimensions), dtype=np.float32)
-        transform = self.make()
+        layer = self.make()
 
         def fill(start: int) -> None:
-            result[start : start + _CHUNK] = transform(inputs[start : start + _CHUNK])
+            with torch.no_grad():  # for this thread alone
+                rows: torch.Tensor = layer(torch.tensor(inputs[start : start + _CHUNK]))
+            result[start : start + _CHUNK] = rows.numpy()
 
         starts = range(0, len(inputs), _CHUNK)
         with _workers() as workers:

@@ -1,7 +1,7 @@
 """A small convolutional network trained without privacy, on public data only; see `Pretrained`."""
 
 from collections.abc import Sequence
-from typing import final
+from typing import Self, final
 
 import numpy as np
 import torch
@@ -41,9 +41,10 @@ class ConvolutionalLayers(nn.Module):
         features: Tensor = self.layers(rows.reshape(-1, *self._shape)).flatten(1)
         return features
 
-    def load(self, weights: NDArray[np.float32]) -> None:
-        """Takes its parameters from one vector."""
+    def load(self, weights: NDArray[np.float32]) -> Self:
+        """Itself, with its parameters from one vector, fixed."""
         vector_to_parameters(torch.tensor(weights.ravel()), self.parameters())
+        return self.requires_grad_(False)
 
 
 def trained_on(

@@ -1,8 +1,8 @@
 """Scattering features: a fixed, public bank of wavelets, and a normalization of its channels."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from numpy.typing import NDArray
 
@@ -12,9 +12,12 @@ from dpexp.features.cache import FeatureCache
 from dpexp.features.chain import FittedChain, of_stage
 from dpexp.features.features import FittedFeatures, Inputs, check_dimensions
 from dpexp.features.images import ImageShape, scattering_dimensions, scattering_paths
-from dpexp.features.normalization import GroupNormalization, PrivateNormalization, normalized_by_group
+from dpexp.features.normalization import EPSILON, GroupNormalization, PrivateNormalization
 from dpexp.features.public_map import PublicMap
 from dpexp.noise import Noise
+
+if TYPE_CHECKING:
+    from torch import nn
 
 __all__ = ["Scattering"]
 
@@ -125,7 +128,7 @@ class Scattering:
             name="scattering",
             identity=f"scattering {image} J={self.scales} L={self.angles} groups={groups}",
             dimensions=self.dimensions,
-            make=lambda: _rows_transform(image, self.scales, self.angles, groups),
+            make=lambda: _layers(image, self.scales, self.angles, groups),
             cache=FeatureCache.of_user() if self.cache else None,
         )
 
@@ -147,18 +150,11 @@ class Scattering:
         return None
 
 
-def _rows_transform(
-    image: ImageShape, scales: int, angles: int, groups: int | None
-) -> Callable[[Inputs], Inputs]:
-    import torch  # here, so that describing an experiment needs none
+def _layers(image: ImageShape, scales: int, angles: int, groups: int | None) -> "nn.Module":
+    from torch import nn  # here, so that describing an experiment needs none
 
-    from dpexp.features.scattering_transform import ScatteringTransform
+    from dpexp.features.layers import GroupNorm
+    from dpexp.features.scattering_transform import Scattered
 
-    scattering = ScatteringTransform(image, scales=scales, angles=angles)
-
-    def transform(rows: Inputs) -> Inputs:
-        images = torch.tensor(rows).reshape(-1, image.height, image.width)
-        coefficients: Inputs = scattering(images).reshape(len(rows), -1).numpy()
-        return coefficients if groups is None else normalized_by_group(coefficients, groups)
-
-    return transform
+    scattering = Scattered(image, scales=scales, angles=angles)
+    return scattering if groups is None else nn.Sequential(scattering, GroupNorm(groups, EPSILON))

@@ -1,5 +1,6 @@
 """The record of what a run has released: charged, and durable, before it is released."""
 
+from dpexp.ledger.charged import charged_phases, ledger_of
 from dpexp.ledger.entry import Entry, EntryKind, Head
 from dpexp.ledger.journal import Journal, LedgerError
 from dpexp.ledger.ledger import Ledger
@@ -17,5 +18,7 @@ __all__ = [
     "LedgerError",
     "SharedBudget",
     "Terms",
+    "charged_phases",
     "declares_filter",
+    "ledger_of",
 ]

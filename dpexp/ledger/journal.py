@@ -11,7 +11,7 @@ from dpexp import _validate
 from dpexp.durable import make_private_folder, sync_folder
 from dpexp.ledger.entry import ENTRY_BYTES, NO_HASH, Entry, EntryKind, Head
 
-__all__ = ["Journal", "LedgerError"]
+__all__ = ["Journal", "LedgerError", "entries_of"]
 
 
 class LedgerError(_validate.UserError):
@@ -156,6 +156,20 @@ class Journal:
         while rest:
             rest = rest[os.write(self._descriptor, rest) :]
         os.fsync(self._descriptor)
+
+
+def entries_of(path: Path, *, run_id: str, terms: bytes) -> list[Entry]:
+    """All whole entries of a run's ledger, which may be written to meanwhile.
+
+    Raises:
+        LedgerError: It is missing, corrupt, or of another run or plan.
+    """
+    try:
+        entries, _ = _entries_of(path)
+    except OSError as error:
+        raise LedgerError(f"{path}: the ledger cannot be read: {error.strerror or error}.") from error
+    _check_first(path, entries, run_id, terms)
+    return entries
 
 
 def _entries_of(path: Path) -> tuple[list[Entry], int]:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, final
 
 from dpexp import _validate
@@ -28,6 +28,7 @@ from dpexp.schedules import as_lot_size
 
 __all__ = ["DPSGD"]
 
+_ADAPTIVE = {"quantile": 0.5, "learning_rate": 0.2, "noise_std": None}  # of Andrew et al. (2021)
 _MOST_LOTS = 10**9  # where ε alone ends training, the search for T stops here
 
 
@@ -54,19 +55,19 @@ class DPSGD:
             `noise_std` of the count (None for L/20).
     """
 
-    noise_multiplier: Any
-    clip_norm: Any
-    lot_size: Any
-    steps: int | None
-    epochs: float | None
-    epsilon: float | None
-    delta: float
-    relation: str
-    clipping: str
-    noise: str
-    deterministic: bool
-    layers: Mapping[str, Mapping[str, Any]] | None
-    adaptive: Mapping[str, Any] | None = None
+    noise_multiplier: Any = 4
+    clip_norm: Any = 4
+    lot_size: Any = 600
+    steps: int | None = None
+    epochs: float | None = None
+    epsilon: float | None = None
+    delta: float = 1e-5
+    relation: str = "add_or_remove_one"
+    clipping: str = "flat"
+    noise: str = "default"
+    deterministic: bool = False
+    layers: Mapping[str, Mapping[str, Any]] | None = None
+    adaptive: Mapping[str, Any] | None = field(default_factory=lambda: dict(_ADAPTIVE))
 
     def __post_init__(self) -> None:
         _validate.fraction("privacy.delta", self.delta)

@@ -25,9 +25,9 @@ class NoPrivacy:
     `steps` or `epochs`, and ignores the others.
     """
 
-    lot_size: Any
-    steps: int | None
-    epochs: float | None
+    lot_size: Any = 600
+    steps: int | None = None
+    epochs: float | None = None
     noise_multiplier: Any = None
     clip_norm: Any = None
     epsilon: Any = None

@@ -9,6 +9,7 @@ from rich.console import Console
 from dpexp import _validate
 from dpexp.experiment import Experiment
 from dpexp.plan import PrivacyPlan
+from dpexp.price import Charged
 from dpexp.reproduction.archive import FIGURE_TAG, Archive, StoredRun, agrees
 
 __all__ = ["Campaign", "Outcome", "Point"]
@@ -107,10 +108,10 @@ class Campaign:
         found = [(point, _finished(point, runs)) for point in points]
         return [Outcome(point=point, run=run) for point, run in found if run is not None]
 
-    def charged(self, points: Sequence[Point]) -> list[PrivacyPlan]:
-        """The plans of all runs at these points, once for each run: also of those that did not finish."""
+    def charged(self, points: Sequence[Point]) -> list[Charged]:
+        """All runs at these points, each whole: also those that did not finish."""
         owners = [(run, next((p for p in points if p.is_of(run)), None)) for run in self.archive.runs()]
-        return [point.plan for _, point in owners if point is not None]
+        return [Charged.whole(point.plan) for _, point in owners if point is not None]
 
 
 def _finished(point: Point, runs: Sequence[StoredRun]) -> StoredRun | None:

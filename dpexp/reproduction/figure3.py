@@ -11,8 +11,8 @@ from dpexp import _validate
 from dpexp.experiment import Experiment
 from dpexp.plan import PrivacyPlan
 from dpexp.plots import Chart, Line, save_charts
+from dpexp.price import price_of
 from dpexp.reproduction.campaign import Campaign, Point
-from dpexp.reproduction.price import price_in_words
 from dpexp.reproduction.settings import Course, courses, settings_points
 from dpexp.reproduction.tables import mean, save_csv, spread_in_words
 
@@ -61,7 +61,7 @@ class Figure3:
         if not found:
             raise _validate.refuse("runs of figure3 in the store", 0, "some", "Leave out task.collect_only.")
         console.print(self._table(found))
-        console.print(price_in_words("Whole figure", campaign.charged(points)))
+        console.print(price_of(campaign.charged(points)).in_words("Whole figure"))
         path = campaign.folder / "figure3.csv"
         rows = (row for course in found for row in _rows(course))
         console.print(str(save_csv(path, _HEADER, rows)), soft_wrap=True)

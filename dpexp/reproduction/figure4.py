@@ -12,8 +12,8 @@ from dpexp.accounting import Budget, lots_within
 from dpexp.experiment import Experiment
 from dpexp.plan import PrivacyPlan
 from dpexp.plots import Chart, Line, save_charts
+from dpexp.price import price_of
 from dpexp.reproduction.campaign import Campaign
-from dpexp.reproduction.price import price_in_words
 from dpexp.reproduction.settings import Course, courses, settings_points
 from dpexp.reproduction.tables import mean, save_csv, spread_in_words
 
@@ -84,7 +84,7 @@ class Figure4:
         if not readings:
             raise _validate.refuse("runs of figure3 in the store", 0, "some", "Leave out task.collect_only.")
         console.print(_table(readings, self.settings))
-        console.print(price_in_words("All settings", campaign.charged(points)))
+        console.print(price_of(campaign.charged(points)).in_words("All settings"))
         path = campaign.folder / "figure4.csv"
         accountant = points[0].experiment.accountant.name
         rows = (_row(reading, accountant) for reading in readings)

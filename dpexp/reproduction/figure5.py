@@ -12,8 +12,8 @@ from dpexp import _validate
 from dpexp.console import shown_up
 from dpexp.experiment import Experiment
 from dpexp.plots import Chart, Line, save_charts
+from dpexp.price import price_of
 from dpexp.reproduction.campaign import Campaign, Outcome, Point
-from dpexp.reproduction.price import price_in_words
 from dpexp.reproduction.sweep import Sweep
 from dpexp.reproduction.tables import mean, save_csv, spread_in_words
 
@@ -77,8 +77,8 @@ class Figure5:
         for panel in self._chosen:
             of_panel = [point for point in points if point.panel == panel]
             if charged := campaign.charged(of_panel):
-                console.print(price_in_words(self.sweeps[panel].label, charged))
-        console.print(price_in_words("Whole figure", campaign.charged(points)))
+                console.print(price_of(charged).in_words(self.sweeps[panel].label))
+        console.print(price_of(campaign.charged(points)).in_words("Whole figure"))
         path = campaign.folder / "figure5.csv"
         console.print(str(save_csv(path, _HEADER, map(_row, outcomes))), soft_wrap=True)
         for image in save_charts(self._charts(outcomes), path, columns=self.columns):

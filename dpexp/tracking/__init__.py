@@ -1,5 +1,6 @@
 """MLflow: one run per job, metrics in batches, a status that is true."""
 
+from dpexp.tracking.recording import Opener, Recording
 from dpexp.tracking.run import Run, flatten
 from dpexp.tracking.store import connect, shown_uri
 from dpexp.tracking.tracking import MLflowTracking, last_steps, runs_like
@@ -9,6 +10,8 @@ __all__ = [
     "VIEW_NAME",
     "VIEW_TAG",
     "MLflowTracking",
+    "Opener",
+    "Recording",
     "Run",
     "connect",
     "flatten",

@@ -58,6 +58,11 @@ class Run:
         self._thread = threading.Thread(target=self._flush_regularly, daemon=True)
         self._thread.start()
 
+    @property
+    def last_step(self) -> int:
+        """The last step of any series; -1 before the first."""
+        return max(self._last.values(), default=-1)
+
     def record(self, step: int, metrics: Mapping[str, float], *, timestamp: int | None = None) -> None:
         """Buffers metrics at one step; a series goes forward only, so no point comes twice.
 
@@ -92,6 +97,11 @@ class Run:
     def log_artifact(self, path: Path) -> None:
         """Stores a file as an artifact."""
         self._tell({"kind": "file", "path": str(path)})
+
+    def log_model(self, folder: Path, *, step: int) -> None:
+        """Stores a folder that MLflow saved as the run's model `model`; a second one takes its place."""
+        entry = {"name": "model", "path": str(folder), "experiment_id": self.experiment_id, "step": step}
+        self._tell({"kind": "model", **entry})
 
     def set_tags(self, tags: Mapping[str, str]) -> None:
         """Sets tags."""
@@ -177,8 +187,8 @@ class Run:
         send(self.client, self.run_id, entry)
 
     def _lasting(self, entry: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The entry with its file kept: the caller's is temporary."""
-        if entry["kind"] != "file":
+        """The entry with its file or folder kept: the caller's is temporary."""
+        if "path" not in entry:
             return entry
         return {**entry, "path": str(self._spool.keep(Path(entry["path"])))}
 

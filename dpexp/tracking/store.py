@@ -28,6 +28,7 @@ def connect(uri: str, folder: Path) -> "MlflowClient":
         UserError: The store cannot be reached or opened.
     """
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "3")  # seconds, not minutes, if none answers
     logging.getLogger("alembic").setLevel(logging.WARNING)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, final
 
 from filelock import FileLock
@@ -15,6 +16,7 @@ from filelock import FileLock
 from dpexp import _validate
 from dpexp.delivery import Unavailable, send
 from dpexp.spool import Spool, spools
+from dpexp.tracking.alive import alive, close_the_dead
 from dpexp.tracking.run import Run
 from dpexp.tracking.store import connect, experiment_in, last_steps_of, shown_uri
 
@@ -40,10 +42,10 @@ class MLflowTracking:
         every: ε and δ are recorded at each `every`-th lot, and the last.
     """
 
-    uri: str | None
-    experiment: str | None
-    outputs: str
-    every: int
+    uri: str | None = None
+    experiment: str | None = None
+    outputs: str = "outputs"
+    every: int = 10
 
     def __post_init__(self) -> None:
         _validate.integer("tracking.every", self.every, at_least=1)
@@ -67,31 +69,44 @@ class MLflowTracking:
         return chosen or f"sqlite:///{self.folder / 'mlflow.db'}"
 
     @contextlib.contextmanager
-    def run(self, *, name: str, run_name: str, run_id: str | None = None) -> Iterator["Run"]:
+    def run(
+        self,
+        *,
+        name: str,
+        run_name: str,
+        run_id: str | None = None,
+        tags: Mapping[str, str] = MappingProxyType({}),
+    ) -> Iterator["Run"]:
         """A run that ends FINISHED, FAILED after an exception, or KILLED after an interrupt.
 
-        With `run_id`, that run goes on; points that it already has are not recorded twice.
+        With `run_id`, that run goes on; points that it already has are not recorded twice. A new one has
+        `tags` from its first moment.
         """
         client = connect(self.resolved_uri, self.folder)
         self._send_spooled(client)
-        experiment = self.experiment or name
-        experiment_id = experiment_in(client, experiment, self.folder)
+        close_the_dead(client, self._running)
+        experiment_id = experiment_in(client, self.experiment or name, self.folder)
         if run_id is None:
-            found = str(client.create_run(experiment_id, run_name=run_name).info.run_id)
-            run = Run(client, found, experiment_id, self._spool(found))
+            made = client.create_run(experiment_id, run_name=run_name, tags=dict(tags)).info.run_id
+            with self._written(client, str(made), experiment_id) as run:
+                yield run
         else:
-            client.update_run(run_id, status="RUNNING")
-            last = last_steps_of(client, run_id)
+            with self._written(client, run_id, experiment_id, last=last_steps_of(client, run_id)) as run:
+                client.update_run(run_id, status="RUNNING")
+                yield run
+
+    @contextlib.contextmanager
+    def _written(
+        self,
+        client: "MlflowClient",
+        run_id: str,
+        experiment_id: str,
+        last: Mapping[str, int] = MappingProxyType({}),
+    ) -> Iterator[Run]:
+        with alive(self._running, run_id):
             run = Run(client, run_id, experiment_id, self._spool(run_id), last=last)
-        try:
-            yield run
-        except Exception:
-            run.close("FAILED")
-            raise
-        except BaseException:  # Ctrl-C, SIGTERM, and what Lightning makes of them
-            run.close("KILLED")
-            raise
-        run.close("FINISHED")
+            with _closed(run):
+                yield run
 
     def send(self) -> tuple[int, int]:
         """Sends what earlier runs could not store; returns how many runs are complete now, and how many not.
@@ -121,6 +136,10 @@ class MLflowTracking:
     def _spools(self) -> Path:
         return self.folder / "spool"
 
+    @property
+    def _running(self) -> Path:
+        return self.folder / "running"
+
     def dataset_key(self) -> bytes:
         """The local secret under which data set digests are computed; made once, readable by its owner."""
         path = self.folder / ".dataset_key"
@@ -131,6 +150,19 @@ class MLflowTracking:
                 with os.fdopen(descriptor, "wb") as file:
                     file.write(secrets.token_bytes(32))
             return path.read_bytes()
+
+
+@contextlib.contextmanager
+def _closed(run: Run) -> Iterator[None]:
+    try:
+        yield
+    except Exception:
+        run.close("FAILED")
+        raise
+    except BaseException:  # Ctrl-C, SIGTERM, and what Lightning makes of them
+        run.close("KILLED")
+        raise
+    run.close("FINISHED")
 
 
 def runs_like(

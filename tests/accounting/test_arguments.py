@@ -96,8 +96,7 @@ def test_no_accountant_has_a_delta_at_what_is_no_epsilon(accountant, bad):
 def test_delta_falls_to_its_floor_and_never_to_zero_as_epsilon_rises(accountant, sampling_probability):
     run = {"noise_multiplier": 4, "sampling_probability": sampling_probability, "steps": 10}
     deltas = [
-        float(api.delta(**run, epsilon=epsilon, accountant=accountant))
-        for epsilon in (1, 1e3, 1e5, 1e20, 1e150, 1e300, 1.7e308)
+        float(api.delta(**run, epsilon=epsilon, accountant=accountant)) for epsilon in (1, 1e5, 1e20, 1.7e308)
     ]
     assert deltas == sorted(deltas, reverse=True)
     cost = accountant.price(Repeated(LOT, 10), ADD)  # something was released: δ is not 0

@@ -1,8 +1,5 @@
 """Several noised sums over one lot are one release; accounting them apart reports too little."""
 
-import csv
-from pathlib import Path
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,26 +7,19 @@ from hypothesis import strategies as st
 from dpexp.accounting import api
 from dpexp.accounting.accountants import RenyiAccountant
 from dpexp.accounting.events import Composed, Gaussian, PoissonSampled, Relation, joint
+from tests.accounting.golden import rows
 
 ADD = Relation.ADD_OR_REMOVE_ONE
 quick = settings(max_examples=25, deadline=None, derandomize=True)
 
 
-def wrong_sums():
-    path = Path(__file__).parents[1] / "golden" / "accounting.csv"
-    with path.open() as file:
-        rows = [row for row in csv.DictReader(file) if row["accountant"] == "WRONG_sum_over_layers"]
-    for row in rows:
-        sigmas = [float(sigma) for sigma in row["sigma"].split(";")]
-        yield sigmas, int(row["steps"].split(";")[0]), float(row["delta"]), float(row["value"])
-
-
-@pytest.mark.parametrize(("sigmas", "steps", "delta", "wrong"), list(wrong_sums()))
-def test_layers_on_one_lot_cost_more_than_the_sum_the_original_code_takes(sigmas, steps, delta, wrong):
-    together = joint([Gaussian(noise_multiplier=sigma) for sigma in sigmas]).noise_multiplier
-    run = {"noise_multiplier": together, "sampling_probability": 0.01, "steps": steps, "delta": delta}
-    assert float(api.epsilon(**run, accountant="rdp")) > wrong
-    assert float(api.epsilon(**run, accountant="moments")) > wrong
+@pytest.mark.parametrize("row", rows("WRONG_sum_over_layers"), ids=str)
+def test_layers_on_one_lot_cost_more_than_the_sum_the_original_code_takes(row):
+    q, _, steps = row.groups[0]
+    sigma = joint([Gaussian(noise_multiplier=sigma) for _, sigma, _ in row.groups]).noise_multiplier
+    run = {"noise_multiplier": sigma, "sampling_probability": q, "steps": steps, "delta": float(row.delta)}
+    assert float(api.epsilon(**run, accountant="rdp")) > row.number
+    assert float(api.epsilon(**run, accountant="moments")) > row.number
 
 
 @quick

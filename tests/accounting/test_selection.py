@@ -100,7 +100,7 @@ def test_selection_costs_more_than_one_run_and_rises_with_the_number_of_runs(one
 @quick
 @given(st.floats(1.001, 30), st.floats(-0.9, 5))
 def test_the_solved_gamma_gives_the_mean_asked_for(mean, shape):
-    gamma = math.exp(-selection._log_inverse_gamma(mean, shape))
+    gamma = math.exp(-selection.log_inverse_gamma(mean, shape))
     k = np.arange(1, 400_000)
     steps = np.log1p((shape - 1) / np.arange(2, 400_000))  # (l+η)/(l+1), l = 1, 2, …
     weights = np.exp(np.concatenate([[0.0], np.cumsum(steps)]) + k * math.log1p(-gamma))

@@ -1,10 +1,10 @@
 """What logging costs: `python -m tests.benchmarks.logging` (prints, writes outputs/benchmarks/logging.json).
 
 One run of the main job's lots, model, noise and accountant on random rows, in stretches of lots that take
-turns: one is recorded at the default rate, in a SQLite store on disk, the next is not, so that other jobs on
-the machine slow both alike. Two answers: how much longer recorded lots take by the clock, while another thread
-writes; and the seconds of a processor core spent in recording and writing, over those of the bare lots, which
-hardly depend on what else runs. What a run stores at its beginning and end is timed apart: it comes once.
+turns: one is recorded at the default rate, in a SQLite store on disk, the next is not, so that other jobs
+on the machine slow both alike. Two answers: how much longer recorded lots take by the clock, while another
+thread writes; and the seconds of a processor core spent in recording and writing, over those of the bare
+lots, which hardly depend on what else runs. What a run stores at its beginning and end is timed apart.
 """
 
 import json

@@ -1,0 +1,1 @@
+"""Hydra's `hydra/sweeper=private_selection`."""

@@ -1,0 +1,110 @@
+"""The MLflow run above the runs of a sweep."""
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, final
+
+from dpexp import _validate
+from dpexp.sweeps.children import Child, children_of
+from dpexp.sweeps.summary import Summary
+from dpexp.sweeps.ticket import Ticket
+from dpexp.tracking import MLflowTracking, Run, runs_like
+from dpexp.tracking.tags import KIND_TAG, SWEEP_TAG
+
+if TYPE_CHECKING:
+    from mlflow.entities import Run as FoundRun
+
+__all__ = ["Parent", "opened"]
+
+_ASKED_TAG = "dpexp.sweep_hash"  # of all that says which jobs there are
+
+
+@final
+class Parent:
+    """A sweep that is open.
+
+    Attributes:
+        run: Its MLflow run.
+        ticket: What its jobs are given.
+    """
+
+    def __init__(self, run: Run, ticket: Ticket) -> None:
+        self.run, self.ticket = run, ticket
+
+    @property
+    def children(self) -> list[Child]:
+        """Its runs so far, the newest first."""
+        return children_of(self.run.client, self.run.experiment_id, self.run.run_id)
+
+    def close_children(self) -> None:
+        """No job is left: a run that still counts as running was killed."""
+        for child in self.children:
+            if child.status == "RUNNING":
+                self.run.client.set_terminated(child.run_id, "KILLED")
+
+    def record(self, summary: Summary) -> None:
+        """Stores what the sweep came to so far."""
+        self.run.record(self.run.last_step + 1, summary.metrics)
+        self.run.log_text(f"{summary.in_words}\n", "sweep_price.txt")
+
+    def forget(self) -> None:
+        """Takes a sweep out of the store of which no job began."""
+        self.run.client.delete_run(self.run.run_id)
+
+
+@contextlib.contextmanager
+def opened(
+    tracking: MLflowTracking,
+    name: str,
+    *,
+    asked: Sequence[str],
+    tags: Mapping[str, str],
+    resume: str | None,
+) -> Iterator[Parent]:
+    """A new sweep, or the one that `resume` names; it ends FINISHED, FAILED or KILLED as the block does.
+
+    Args:
+        tracking: The store.
+        name: Of the experiment; the MLflow experiment is called so where none is set.
+        asked: All that says which jobs there are, in order: a sweep goes on only with the same.
+        tags: Tags of a new parent.
+        resume: None, `last`, or the parent's run id.
+
+    Raises:
+        UserError: There is no such sweep, it is finished, or it had other jobs.
+    """
+    asked_hash = hashlib.sha256(json.dumps(list(asked)).encode()).hexdigest()
+    earlier = None if resume is None else _found(tracking, name, resume, asked_hash)
+    parent = None
+    try:
+        with tracking.run(
+            name=name,
+            run_name=f"sweep of {name}",
+            run_id=None if earlier is None else str(earlier.info.run_id),
+            tags={**tags, KIND_TAG: "sweep", _ASKED_TAG: asked_hash, "mlflow.source.name": "dpexp"},
+        ) as run:
+            run.set_tags({SWEEP_TAG: run.run_id})
+            experiment = run.client.get_experiment(run.experiment_id).name
+            ticket = Ticket(run_id=run.run_id, experiment=experiment, goes_on=earlier is not None)
+            parent = Parent(run, ticket)
+            yield parent
+    except BaseException:
+        if parent is not None and not parent.children:
+            parent.forget()
+        raise
+
+
+def _found(tracking: MLflowTracking, name: str, resume: str, asked_hash: str) -> "FoundRun":
+    wanted = {KIND_TAG: "sweep", _ASKED_TAG: asked_hash}
+    runs = runs_like(tracking, name, run_id=None if resume == "last" else resume, tags=wanted)
+    same = [run for run in runs if run.data.tags.get(_ASKED_TAG) == asked_hash]
+    if not same:
+        expected = f"a sweep of {name} with the same overrides"
+        hint = "There is none in the store. Start one without resume."
+        raise _validate.refuse("resume", resume, expected, hint)
+    if same[0].info.status == "FINISHED":
+        hint = f"Sweep {same[0].info.run_id} has done all its jobs. Without resume a new one starts."
+        raise _validate.refuse("resume", resume, "a sweep that did not come to its end", hint)
+    return same[0]

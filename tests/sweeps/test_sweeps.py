@@ -1,0 +1,198 @@
+"""A multirun: one parent, a run for each job, found again, priced and closed whatever happens."""
+
+import json
+
+import pytest
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from omegaconf import OmegaConf
+
+import dpexp.training
+from dpexp.accounting import RenyiAccountant, total
+from dpexp.cli import conf_dir
+from dpexp.sanitizer import Sanitizer
+from dpexp.stopping import Stopped
+from dpexp.sweeps import Ticket
+from tests.conftest import REPOSITORY
+from tests.plans import private_plan
+from tests.sweeps.store import Store, statuses
+
+SWEEP = ["-m", "+experiment=smoke", "trainer=cpu", "privacy.steps=2", "trainer.val_check_interval=2"]
+FOUR = [*SWEEP, "privacy.noise_multiplier=2,4", "seed=0,1"]
+
+
+@pytest.fixture
+def store(outputs):
+    return Store(outputs)
+
+
+@pytest.fixture
+def failing(monkeypatch):
+    """Makes the lots of jobs with σ = 4 and seed 0 raise what is in the list."""
+    release, error = Sanitizer.release, []
+
+    def release_or_fail(self, sums, step, *arguments):
+        if error and step.groups[0].noise_multiplier == 4:
+            raise error.pop()
+        return release(self, sums, step, *arguments)
+
+    monkeypatch.setattr(Sanitizer, "release", release_or_fail)
+    return error
+
+
+@pytest.fixture
+def trained(monkeypatch):
+    """The experiments that were trained, in order."""
+    calls, real = [], dpexp.training.train
+
+    def counted(experiment):
+        calls.append(experiment)
+        return real(experiment)
+
+    monkeypatch.setattr(dpexp.training, "train", counted)
+    return calls
+
+
+def test_a_grid_is_one_parent_with_a_run_for_each_job_and_the_price_of_all(dpexp, store, capsys):
+    assert dpexp(*FOUR) == 0
+    (parent,) = store.parents
+    children = store.children(parent)
+    assert statuses([parent, *children]) == ["FINISHED"] * 5
+    assert parent.info.experiment_id == children[0].info.experiment_id
+    assert [json.loads(child.data.tags["dpexp.overrides"])[-2:] for child in children] == [
+        [f"privacy.noise_multiplier={sigma}", f"seed={seed}"] for sigma in (2, 4) for seed in (0, 1)
+    ]
+    assert children[3].data.tags["dpexp.command"].startswith("python -m dpexp +experiment=smoke trainer=cpu")
+    assert parent.data.tags["dpexp.command"].endswith("privacy.noise_multiplier=2,4 seed=0,1")
+
+    plans = [_smoke_plan(sigma) for sigma in (2, 2, 4, 4)]
+    guarantee = plans[0].guarantee
+    phases = [phase for plan in plans for phase in plan.phases(2)]
+    expected = float(total(guarantee.open_account(guarantee.accountant), phases))
+    metrics = parent.data.metrics
+    assert metrics["sweep/epsilon_all"] == metrics["sweep/epsilon_best"] == pytest.approx(expected, rel=1e-12)
+    assert (metrics["sweep/jobs"], metrics["sweep/failed"], metrics["sweep/delta"]) == (4, 0, 1e-5)
+    assert "4 runs on the same rows together cost" in " ".join(capsys.readouterr().out.split())
+
+
+def _smoke_plan(sigma):
+    keys = {"noise_multiplier": sigma, "clip_norm": 1, "lot_size": 64, "steps": 2, "epsilon": None}
+    return private_plan(num_examples=1438, accountant=RenyiAccountant(), **keys)
+
+
+def test_a_failed_job_stops_no_other_and_resume_does_it_alone(
+    dpexp, store, failing, trained, capsys, monkeypatch
+):
+    failing.append(RuntimeError("The model broke."))
+    assert dpexp(*FOUR) == 1
+    said = capsys.readouterr()
+    assert "Job 2 failed." in said.err
+    assert "The model broke." in said.err
+    assert "resume=last does what is left" in said.out
+    (parent,) = store.parents
+    assert statuses([parent, *store.children(parent)]) == [
+        "FAILED",
+        "FINISHED",
+        "FINISHED",
+        "FAILED",
+        "FINISHED",
+    ]
+    price = parent.data.metrics["sweep/epsilon_all"]
+    assert parent.data.metrics["sweep/failed"] == 1
+
+    assert dpexp(*FOUR, "resume=last") == 0
+    assert len(trained) == 5
+    (parent,) = store.parents
+    children = store.children(parent)
+    assert statuses([parent, *children]) == ["FINISHED"] * 5  # the failed one went on as the same run
+    lost = children[2].data.metrics["final/forfeited_lots"]
+    assert lost == 1  # charged before its noise, and in no model
+    assert parent.data.metrics["sweep/epsilon_all"] > price
+    capsys.readouterr()
+
+    assert dpexp(*FOUR, "resume=last") == 1
+    assert "has done all its jobs" in capsys.readouterr().err
+    assert dpexp(*FOUR[:-1], "seed=0,2", "resume=last") == 1
+    assert "a sweep of smoke with the same overrides" in capsys.readouterr().err
+
+
+def test_a_sweep_that_is_stopped_is_closed_and_goes_on(dpexp, store, failing, trained, capsys):
+    failing.append(Stopped(15))
+    assert dpexp(*FOUR) == 128 + 15
+    (parent,) = store.parents
+    assert statuses([parent, *store.children(parent)]) == ["KILLED", "FINISHED", "FINISHED", "KILLED"]
+    client = store.client
+    client.update_run(parent.info.run_id, status="RUNNING")  # as SIGKILL leaves them
+    client.update_run(store.children(parent)[2].info.run_id, status="RUNNING")
+    assert dpexp(*FOUR, "resume=last") == 0
+    assert len(trained) == 5
+    (parent,) = store.parents
+    assert statuses([parent, *store.children(parent)]) == ["FINISHED"] * 5
+    assert parent.data.metrics["sweep/jobs"] == 4
+
+
+def test_a_job_that_was_done_under_other_files_is_not_taken_for_done(dpexp, store, failing, tmp_path, capsys):
+    folder = tmp_path / "mine" / "experiment"
+    folder.mkdir(parents=True)
+    file = folder / "own.yaml"
+    file.write_text("# @package _global_\ndefaults:\n  - smoke\n", encoding="utf-8")
+    command = [
+        "--config-dir",
+        str(tmp_path / "mine"),
+        *SWEEP,
+        "+experiment=own",
+        "privacy.noise_multiplier=2,4",
+    ]
+    command.remove("+experiment=smoke")
+    failing.append(RuntimeError("no"))
+    assert dpexp(*command) == 1
+    file.write_text(file.read_text(encoding="utf-8") + "privacy: {clip_norm: 2}\n", encoding="utf-8")
+    capsys.readouterr()
+    assert dpexp(*command, "resume=last") == 1
+    said = capsys.readouterr().err
+    assert "job 0 was done as run" in said
+    assert "another configuration" in said
+
+
+def test_private_and_other_runs_together_have_no_price(dpexp, store, capsys):
+    assert dpexp(*SWEEP, "privacy=dp_sgd,none") == 0
+    (parent,) = store.parents
+    assert "sweep/epsilon_all" not in parent.data.metrics
+    assert "1 of 2 runs are without privacy" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_sweep_in_a_file_sets_multirun_and_values_and_its_jobs_can_be_made_alone(dpexp, store):
+    assert dpexp(*SWEEP[1:], "+sweep=noise", "hydra.sweeper.params={privacy.noise_multiplier:'3,6'}") == 0
+    (parent,) = store.parents
+    overrides = json.loads(store.children(parent)[1].data.tags["dpexp.overrides"])
+    assert "privacy.noise_multiplier=6" in overrides
+    assert dpexp(*overrides) == 0
+    assert len(store.parents) == 1  # that was a run of its own
+
+
+def test_what_cannot_be_swept_is_refused_before_anything_is_recorded(dpexp, store, monkeypatch, capsys):
+    assert dpexp(*SWEEP, "seed=0,1", "resume=last") == 1
+    assert "There is none in the store" in capsys.readouterr().err
+    assert dpexp(*SWEEP, "privacy.sigma=1,2") == 1
+    assert "privacy.sigma" in capsys.readouterr().err
+    assert store.runs() == []
+    monkeypatch.setattr("dpexp.cli.sweep.open_sweep", lambda config: None)
+    monkeypatch.setattr("dpexp.plugins.sweep_parent.open_sweep", lambda config: None)
+    assert dpexp(*SWEEP, "seed=0,1") == 1
+    assert "Job 1 knows of no sweep to belong to" in capsys.readouterr().err
+    assert store.runs() == []
+    assert Ticket.found() is None
+
+
+@pytest.mark.parametrize("path", sorted((REPOSITORY / "conf" / "sweep").glob("*.yaml")), ids=lambda p: p.stem)
+def test_every_sweep_file_is_documented_and_varies_keys_that_there_are(path):
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(str(conf_dir()), version_base="1.3"):
+        overrides = ["+experiment=mnist_medium", f"+sweep={path.stem}", "data.budget_id=mnist"]
+        config = compose("config", overrides, return_hydra_config=True)
+    assert config.hydra.mode.name == "MULTIRUN"
+    for key in config.hydra.sweeper.get("params") or {}:
+        assert OmegaConf.select(config, key, default="absent") != "absent", key
+    page = (REPOSITORY / "docs" / "guide" / "sweeps.md").read_text(encoding="utf-8")
+    assert f"`{path.stem}`" in page
+    assert path.read_text(encoding="utf-8").startswith("# @package _global_\n# ")
