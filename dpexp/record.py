@@ -45,6 +45,7 @@ def record_start(
         num_examples=plan.num_examples,
         relation="none" if plan.guarantee is None else str(plan.guarantee.relation),
     )
+    run.save_view(accuracy=_accuracy_at_end(experiment))
     run.set_tags({PLAN_TAG: terms.hash.hex()})  # last: from here on the run can be resumed
 
 
@@ -89,6 +90,12 @@ def _planned(experiment: Experiment, plan: PrivacyPlan) -> dict[str, Any]:
     """The plan; with ε by part only where the run's own ε is what is claimed."""
     shares = {} if experiment.whole is not None else {"shares": shares_as_json(shares_of(plan))}
     return {**plan_as_json(plan), **shares}
+
+
+def _accuracy_at_end(experiment: Experiment) -> str | None:
+    """The metric that the run will have; None where the test split is not evaluated."""
+    prefix = split_prefix(experiment.data.test_privacy)
+    return f"{prefix}final/accuracy" if experiment.evaluates("test") else None
 
 
 def _claimed(experiment: Experiment, ledger: Ledger) -> PrivacyBound:

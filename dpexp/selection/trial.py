@@ -106,6 +106,9 @@ class _PrivateRun:
     def log_dataset(self, *, name: str, digest: str, num_examples: int, relation: str) -> None:
         """Keeps nothing: the digest is of private rows."""
 
+    def save_view(self, *, accuracy: str | None) -> None:
+        """Keeps nothing: a trial is shown nowhere."""
+
 
 def run_trial(candidate: Candidate, folder: Path, whole: Whole) -> Mapping[str, float]:
     """Trains on a point, and keeps what came of it.
