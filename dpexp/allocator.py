@@ -12,8 +12,8 @@ _BYTES = 32 * 2**20  # the most that glibc takes for the second on 64-bit machin
 def keep_freed_memory() -> bool:
     """Makes glibc keep freed blocks of up to 32 MiB, for the rest of the process.
 
-    By default it gives them back, and the kernel clears their pages anew for every lot: a fifth of the processor
-    time of a step of the paper's network. Elsewhere than on glibc nothing happens.
+    By default it gives them back, and the kernel clears their pages anew for every lot: a fifth of the
+    processor time of a step of the paper's network. Elsewhere than on glibc nothing happens.
 
     Returns:
         Whether it does.

@@ -38,8 +38,7 @@ def record_start(
     run.log_params(flatten(experiment.config) | _solved(plan))
     run.set_tags(_tags(experiment, plan))
     run.log_text(yaml.safe_dump(dict(experiment.config), sort_keys=False, allow_unicode=True), "config.yaml")
-    planned = {**plan_as_json(plan), "shares": shares_as_json(shares_of(plan))}
-    run.log_text(json.dumps(planned, indent=2, ensure_ascii=False), "plan.json")
+    run.log_text(json.dumps(_planned(experiment, plan), indent=2, ensure_ascii=False), "plan.json")
     run.log_dataset(
         name=experiment.data.name,
         digest=datamodule.digest(experiment.tracking.dataset_key()),
@@ -85,6 +84,12 @@ def record_end(
         deterministic=plan.deterministic,
         statement=words,
     )
+
+
+def _planned(experiment: Experiment, plan: PrivacyPlan) -> dict[str, Any]:
+    """The plan; with ε by part only where the run's own ε is what is claimed."""
+    shares = {} if experiment.whole is not None else {"shares": shares_as_json(shares_of(plan))}
+    return {**plan_as_json(plan), **shares}
 
 
 def _accuracy_at_end(experiment: Experiment) -> str | None:

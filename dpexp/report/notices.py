@@ -67,7 +67,8 @@ def _of_selection(subject: Subject) -> Iterator[str]:
     if any(run.is_selection for run in subject.runs):
         yield (
             "The result of a private selection carries one ε for the whole procedure. How many trials there "
-            "were, and what the others came to, is secret, and in no store."
+            "were, and what the others came to, is secret, and in no store. If they were compared by rows of "
+            "the test split, as its statement then says, its test accuracy is optimistic."
         )
 
 

@@ -132,6 +132,9 @@ def run_trial(candidate: Candidate, folder: Path, whole: Whole) -> Mapping[str, 
         except Exception:  # noqa: BLE001 - whatever it is, it is for the trial's log alone
             _log.exception("The trial failed, and counts as the worst.")
             return {}
+        except SystemExit:
+            _log.exception("The trial left the process.")
+            raise SystemExit(1) from None  # whatever it says is for the trial's log, too
     return run.kept.metrics
 
 
@@ -142,6 +145,7 @@ def _inside(experiment: Experiment, folder: Path, run: _PrivateRun, whole: Whole
         experiment,
         tracking=replace(experiment.tracking, outputs=str(folder)),
         options=replace(experiment.options, checkpoint=Checkpointing(keep=0)),
+        config=dict(experiment.config),  # as declared: none is worked out from where this trial lies
         recording=run.opened,
         whole=whole,
         resume=None,
