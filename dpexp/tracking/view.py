@@ -27,10 +27,8 @@ _KEY = "dpexp"
 VIEW_TAG = f"mlflow.sharedViewState.{_KEY}"
 _VERSION = 1  # raise it with any change of what the view shows: saved ones are then renewed
 _SECTION = "dpexp-privacy-utility"
-_ALONG = (
-    "val/accuracy",
-    "nonprivate/val/accuracy",
-)  # the UI hides lines that no run has, but no scatter plots
+# Both, since the UI hides lines that no run has; scatter plots it does not hide.
+_ALONG = ("val/accuracy", "nonprivate/val/accuracy")
 _PARAMS = ("plan.noise_multiplier", "privacy.clip_norm", "privacy.lot_size", "optimizer.lr")
 # What MLflow 3.13 misses where it is not there, as the UI has it by itself.
 _UNCHANGED: Mapping[str, Any] = {
