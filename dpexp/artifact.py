@@ -102,8 +102,11 @@ def _predictor(
         network.state_dict(),
         fitted.as_layer(),
         shape=data.input_shape,
+        takes_values=data.vocabulary is None,
         seed=experiment.seed,
     )
+    if made.network is module.model:
+        raise TypeError("model makes no new network when it is called, and the old one may hold private rows")
     rows = synthetic_rows(_ROWS, data.input_shape, data.vocabulary)
     with torch.no_grad():
         logits = copy.deepcopy(made)(rows)  # what is saved has seen no row at all

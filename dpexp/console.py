@@ -1,7 +1,10 @@
 """What a run says on the screen: the plan before, the result and the guarantee after."""
 
 import math
+import os
+import shlex
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -14,12 +17,14 @@ from dpexp.accounting.figures import Curve
 from dpexp.experiment import Experiment, Result
 from dpexp.plan import Group, Guarantee, PrivacyPlan
 from dpexp.planning import PlanFigures
+from dpexp.tracking import shown_uri, ui_address, view_link
 
 __all__ = [
     "calibration_table",
     "figure_2_table",
     "figures_table",
     "plan_table",
+    "show_links",
     "show_result",
     "shown",
     "shown_up",
@@ -109,14 +114,37 @@ def show_result(console: Console, result: Result) -> None:
     console.print(
         Panel("\n".join([*lines, "", result.statement.strip()]), title="Result", title_align="left")
     )
-    # Outside the panel and unwrapped, so that both can be copied.
-    server = result.tracking_uri if result.tracking_uri.startswith("http") else "http://127.0.0.1:5000"
-    if server != result.tracking_uri:
-        command = f"mlflow ui --backend-store-uri {result.tracking_uri} --workers 1"
-        console.print(command, soft_wrap=True, highlight=False)
-    path = f"experiments/{result.experiment_id}/runs/{result.run_id}/model-metrics"
-    link = f"{server}/#/{path}?workflowType=machine_learning"
-    console.print(link, soft_wrap=True, highlight=False)
+    run = (
+        f"experiments/{result.experiment_id}/runs/{result.run_id}/model-metrics?workflowType=machine_learning"
+    )
+    links = [
+        f"{ui_address(result.tracking_uri)}/#/{run}",
+        view_link(result.tracking_uri, result.experiment_id),
+    ]
+    show_links(console, result.tracking_uri, links)
+
+
+def show_links(console: Console, uri: str, links: Sequence[str]) -> None:
+    """Prints links into the MLflow UI, after the command that starts it where none serves the store.
+
+    Args:
+        console: Where they are printed: unwrapped, so that they can be copied.
+        uri: The store, without password.
+        links: Addresses, as by `dpexp.tracking.view_link`.
+    """
+    commands = [] if uri.startswith("http") else [_ui_command(uri)]
+    for line in [*commands, *links]:
+        console.print(line, soft_wrap=True, highlight=False, markup=False)
+
+
+def _ui_command(uri: str) -> str:
+    """The shortest command that opens this store from the folder that the run was started in."""
+    usual = f"sqlite:///{Path('outputs').absolute() / 'mlflow.db'}"
+    if uri == shown_uri(os.environ.get("MLFLOW_TRACKING_URI") or usual):
+        return "python -m dpexp task=ui"
+    escaped = uri.replace("'", r"\'")
+    override = f"tracking.uri='{escaped}'"  # quoted for Hydra, and then for the shell
+    return f"python -m dpexp task=ui {shlex.quote(override)}"
 
 
 def shown_up(value: float, digits: int = 4) -> str:

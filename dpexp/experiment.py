@@ -115,7 +115,8 @@ class Experiment:
         privacy: DP-SGD, or none.
         sampling: How lots are drawn.
         accountant: The configured accountant.
-        model: Makes the model; called under `seed`. Left out, a hidden layer of 1000 units.
+        model: Makes the model, a new one at each call; called under `seed`. Left out, a hidden layer of 1000
+            units.
         optimizer: Makes the optimizer from the parameters.
         schedule: Learning rate over the lots; left out, the optimizer's own at all of them.
         trainer: Makes the Lightning trainer from what training adds to it.

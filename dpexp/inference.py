@@ -17,14 +17,25 @@ class Predictor(nn.Module):
         features: Rows (n, *shape) to what the network takes.
         network: To logits (n, classes).
         shape: Of one row; rows that come flat, or in another shape of as many values, are reshaped.
+        takes_values: Rows are of values; else of token ids.
     """
 
-    def __init__(self, features: nn.Module, network: nn.Module, shape: Sequence[int]) -> None:
+    def __init__(
+        self, features: nn.Module, network: nn.Module, shape: Sequence[int], *, takes_values: bool
+    ) -> None:
         super().__init__()
         self.features, self.network, self.shape = features, network, tuple(shape)
+        self.takes_values = takes_values
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Logits (n, classes) of rows (n, …): float32 values, or int64 token ids."""
+        """Logits (n, classes) of rows (n, …): float32 values, or int64 token ids.
+
+        Raises:
+            TypeError: Values come as integers, such as pixels up to 255, on another scale than in training.
+        """
+        if inputs.is_floating_point() is not self.takes_values:
+            expected = "float32 values, scaled as the data set has them" if self.takes_values else "token ids"
+            raise TypeError(f"Rows of {inputs.dtype}: expected {expected}.")
         rows = inputs.reshape(len(inputs), *self.shape)
         logits: Tensor = self.network(self.features(rows))
         return logits
@@ -36,6 +47,7 @@ def predictor(
     features: nn.Module,
     *,
     shape: Sequence[int],
+    takes_values: bool,
     seed: int,
 ) -> Predictor:
     """A predictor on the CPU, in evaluation mode, that shares nothing with the network that was trained.
@@ -48,13 +60,15 @@ def predictor(
         weights: Its released state.
         features: The fitted features.
         shape: Of one raw row.
+        takes_values: Raw rows are of values; else of token ids.
         seed: What the network was made under, for whatever it draws and does not count as its state.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network = make()
     network.load_state_dict(dict(weights))
-    return Predictor(features, network, shape).cpu().requires_grad_(False).eval()
+    made = Predictor(features, network, shape, takes_values=takes_values)
+    return made.cpu().requires_grad_(False).eval()
 
 
 def synthetic_rows(rows: int, shape: Sequence[int], vocabulary: int | None) -> Tensor:

@@ -38,14 +38,14 @@ def record_start(
     run.log_params(flatten(experiment.config) | _solved(plan))
     run.set_tags(_tags(experiment, plan))
     run.log_text(yaml.safe_dump(dict(experiment.config), sort_keys=False, allow_unicode=True), "config.yaml")
-    planned = {**plan_as_json(plan), "shares": shares_as_json(shares_of(plan))}
-    run.log_text(json.dumps(planned, indent=2, ensure_ascii=False), "plan.json")
+    run.log_text(json.dumps(_planned(experiment, plan), indent=2, ensure_ascii=False), "plan.json")
     run.log_dataset(
         name=experiment.data.name,
         digest=datamodule.digest(experiment.tracking.dataset_key()),
         num_examples=plan.num_examples,
         relation="none" if plan.guarantee is None else str(plan.guarantee.relation),
     )
+    run.save_view(accuracy=_accuracy_at_end(experiment))
     run.set_tags({PLAN_TAG: terms.hash.hex()})  # last: from here on the run can be resumed
 
 
@@ -84,6 +84,18 @@ def record_end(
         deterministic=plan.deterministic,
         statement=words,
     )
+
+
+def _planned(experiment: Experiment, plan: PrivacyPlan) -> dict[str, Any]:
+    """The plan; with ε by part only where the run's own ε is what is claimed."""
+    shares = {} if experiment.whole is not None else {"shares": shares_as_json(shares_of(plan))}
+    return {**plan_as_json(plan), **shares}
+
+
+def _accuracy_at_end(experiment: Experiment) -> str | None:
+    """The metric that the run will have; None where the test split is not evaluated."""
+    prefix = split_prefix(experiment.data.test_privacy)
+    return f"{prefix}final/accuracy" if experiment.evaluates("test") else None
 
 
 def _claimed(experiment: Experiment, ledger: Ledger) -> PrivacyBound:

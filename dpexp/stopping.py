@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import NoReturn, final
 
-__all__ = ["Stopped", "answer_signals", "in_one_piece"]
+__all__ = ["Stopped", "answer_signals", "ignoring_signals", "in_one_piece"]
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -53,6 +53,17 @@ def in_one_piece() -> Iterator[None]:
     came, _state.waiting = _state.waiting, None
     if came is not None:
         raise Stopped(came)
+
+
+@contextlib.contextmanager
+def ignoring_signals() -> Iterator[None]:
+    """Drops Ctrl-C and SIGTERM within the block, which must be short: it cleans up after one of them."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _stop(signal_number: int, frame: FrameType | None) -> None:

@@ -4,11 +4,14 @@ import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from weakref import WeakSet
 
 import pytorch_lightning as pl
 import torch
 from rich.console import Console
 
+from dpexp import _validate
+from dpexp.allocator import keep_freed_memory
 from dpexp.budgets import Share
 from dpexp.callbacks import TIMES, LotProgress, Trajectory, spending_recorded
 from dpexp.checkpointing import Checkpoints, LotSeeds
@@ -34,6 +37,8 @@ from dpexp.trainer import autocast_of, fit, make_trainer, refuse_reports, test, 
 
 __all__ = ["rehearse", "rehearse_data", "train"]
 
+_made: WeakSet[torch.nn.Module] = WeakSet()  # models of this process, each of one run
+
 
 def train(experiment: Experiment, console: Console | None = None) -> Result:
     """Runs one experiment by its plan, to the recorded result; or goes on with the run that it names.
@@ -47,6 +52,7 @@ def train(experiment: Experiment, console: Console | None = None) -> Result:
             the run to resume cannot be.
         LedgerError: What is spent cannot be made durable.
     """
+    keep_freed_memory()
     console, plan = console or Console(), experiment.plan()
     if experiment.resume is None:
         plan, share = _opened(experiment, plan)
@@ -68,6 +74,7 @@ def rehearse(experiment: Experiment) -> None:
     with torch.random.fork_rng():
         torch.manual_seed(experiment.seed)
         check_module(_module(experiment, plan, Ledger(plan), NoNoise()), experiment)
+        _new_model(experiment)  # every run will need another one
     if experiment.strict:
         refuse_reports(experiment.trainer)
     make_trainer(experiment.trainer, plan=plan, callbacks=[], folder=experiment.tracking.folder)
@@ -298,7 +305,7 @@ def _run_name(experiment: Experiment, plan: PrivacyPlan) -> str:
 def _module(experiment: Experiment, plan: PrivacyPlan, ledger: Ledger, noise: Noise) -> DPModule:
     size, views = experiment.physical_batch_size, views_of(experiment)
     return DPModule(
-        model=experiment.model(),
+        model=_new_model(experiment),
         plan=plan,
         ledger=ledger,
         noise=noise,
@@ -310,6 +317,21 @@ def _module(experiment: Experiment, plan: PrivacyPlan, ledger: Ledger, noise: No
         views=None if views is None else views.count,
         compiler=options_of(experiment).compile,
     )
+
+
+def _new_model(experiment: Experiment) -> torch.nn.Module:
+    """A model that no other run has trained, whose rows and results would be in this one too.
+
+    Raises:
+        UserError: It was made before.
+    """
+    model = experiment.model()
+    if model in _made:
+        hint = "This run would go on from what another one trained: make it inside the function."
+        expected = "a function that makes a new one at each call, such as lambda: MLP(64, [32], 10)"
+        raise _validate.refuse("model", f"the same {type(model).__qualname__} as before", expected, hint)
+    _made.add(model)
+    return model
 
 
 def _datamodule(

@@ -65,6 +65,7 @@ _ROOMS = (
     "schedules",
     "tasks",
     "tracking",
+    "ui",
 )
 _ALWAYS = (
     *(_Trusted(f"dpexp.{room}", "dpexp", _CLASS, public=True) for room in _ROOMS),

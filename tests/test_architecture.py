@@ -26,6 +26,7 @@ FLOORS = [
         "options",
         "trust",
         "durable",
+        "allocator",
         "stopping",
         "configuration",
     ],
@@ -59,7 +60,7 @@ FLOORS = [
         "price",
         "rehearsal",
     ],
-    ["training", "tasks", "reproduction", "sweeps", "notebook", "selection", "report"],
+    ["training", "tasks", "ui", "reproduction", "sweeps", "notebook", "selection", "report"],
     ["cli", "plugins", "__main__"],
 ]
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}

@@ -1,5 +1,6 @@
 """The model as an MLflow model: it predicts on raw rows, carries its guarantee, and holds nothing else."""
 
+import copy
 import functools
 import pickletools
 import threading
@@ -15,6 +16,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import ENDPOINT_NOT_FOUND
 from torch import nn
 
+from dpexp._validate import UserError
 from dpexp.data import Digits
 from dpexp.data.dataset import Dataset
 from dpexp.data.splits import Examples, cut
@@ -23,6 +25,7 @@ from dpexp.inference import synthetic_rows
 from dpexp.models import MLP, TextBag
 from dpexp.notebook import Experiment, train
 from dpexp.privacy import DPSGD, NoPrivacy
+from dpexp.training import rehearse
 from tests.test_training import TINY, artifact, only_run, store  # noqa: F401
 
 SHORT = DPSGD(noise_multiplier=2, clip_norm=1, lot_size=64, steps=6)
@@ -57,6 +60,8 @@ def test_it_predicts_on_raw_rows_what_was_evaluated(dpexp, store, monkeypatch): 
     right = (model(flat).argmax(1).numpy() == test.targets).mean()
     assert run.data.metrics["final/accuracy"] == pytest.approx(right, abs=1e-9)
     torch.testing.assert_close(model(images), model(flat))
+    with pytest.raises(TypeError, match="expected float32 values"):
+        model((255 * flat).to(torch.uint8))  # pixels as they come, of which centering would make floats
     assert not model.training
     assert not any(parameter.requires_grad for parameter in model.parameters())
     kept = torch.load(artifact(store, run, "model.pt"), weights_only=True)
@@ -132,6 +137,24 @@ def test_no_row_that_a_network_kept_is_in_it(outputs, store):  # noqa: F811
         "tests",
         "torch",
     }
+
+
+def test_a_network_that_is_not_made_anew_is_not_published(outputs, store, caplog):  # noqa: F811
+    network = Hoarder()
+    train(experiment(model=lambda: network))
+    assert "model makes no new network" in caplog.text
+    assert only_run(store).outputs.model_outputs == []
+
+
+def test_no_run_goes_on_from_what_another_trained(outputs):
+    network = MLP(64, [8], 10)
+    train(experiment(model=lambda: network))
+    trained = copy.deepcopy(network.state_dict())
+    with pytest.raises(UserError, match="the same MLP as before"):
+        train(experiment(model=lambda: network))
+    torch.testing.assert_close(network.state_dict(), trained, rtol=0, atol=0)
+    with pytest.raises(UserError, match="a new one at each call"):  # before anything is drawn or trained
+        rehearse(experiment(model=functools.partial(lambda model: model, MLP(64, [8], 10))))
 
 
 @functools.cache

@@ -148,7 +148,9 @@ def test_only_epsilons_of_one_kind_share_a_mark():
     labels = axes.get_legend_handles_labels()[1]
     assert len(labels) == 3
     assert sum("δ = 1e-05" in label for label in labels) == sum("δ = 1e-06" in label for label in labels) == 1
-    [line] = [line for line in axes.lines if line.get_label() == "notebook, without privacy"]
+    [line] = [
+        line for line in axes.lines if line.get_label() == "notebook on digits, N = 1,438, without privacy"
+    ]
     assert set(line.get_ydata()) == {0.9}
     marks = [container.lines[0].get_xydata().tolist() for container in axes.containers]
     assert marks == [[[1.0, 0.5]], [[1.0, 0.5]]]  # two seeds are one mark at their mean

@@ -78,12 +78,13 @@ def test_a_run_left_by_an_exception_has_a_true_status_and_all_its_metrics(output
     assert found.data.metrics == {"val/accuracy": 0.5}
 
 
-def test_twenty_thousand_points_are_all_there(outputs):
+def test_twenty_thousand_points_of_epsilon_are_all_there_in_order_and_once(outputs):
     with tracking(outputs).run(name="many", run_name="one") as run:
-        for step in range(10_000):
-            run.record(step, {"privacy/epsilon": step / 10, "privacy/delta": 1e-5})
+        for step in range(20_000):
+            run.record(step, {"privacy/epsilon": step / 10})
+            run.record(step, {"privacy/epsilon": -1.0})  # told twice, it is not there twice
     history = run.client.get_metric_history(run.run_id, "privacy/epsilon")
-    assert sorted((point.step, point.value) for point in history) == [(s, s / 10) for s in range(10_000)]
+    assert [(point.step, point.value) for point in history] == [(s, s / 10) for s in range(20_000)]
 
 
 def test_points_are_stored_within_seconds_and_not_only_at_the_end(outputs):

@@ -90,7 +90,7 @@ def test_a_run_leaves_params_metrics_artifacts_and_a_true_status(dpexp, store, c
     assert dataset.dataset.name == "digits"
     printed = capsys.readouterr().out
     assert "T = 20 lots" in printed
-    assert "mlflow ui --backend-store-uri sqlite:///" in printed
+    assert "python -m dpexp task=ui\n" in printed
 
 
 def test_the_statement_names_what_is_not_covered(dpexp, store):

@@ -175,9 +175,16 @@ def _group(experiment: Experiment, result: Result) -> str:
     """What must be equal for two ε to be compared."""
     guarantee = experiment.plan().guarantee
     if guarantee is None:
-        return f"{experiment.name}, without privacy"
+        return f"{_on_rows(experiment)}, without privacy"
     words = (
-        f"{experiment.name}, δ = {result.delta:g}, {guarantee.relation.in_words}, "
+        f"{_on_rows(experiment)}, δ = {result.delta:g}, {guarantee.relation.in_words}, "
         f"{experiment.sampling.name} sampling, {experiment.accountant.name}"
     )
     return f"{words}: arithmetic, no guarantee" if result.deterministic else words
+
+
+def _on_rows(experiment: Experiment) -> str:
+    """Accuracies on other rows are no trade-off with these."""
+    data = experiment.data
+    name = experiment.name if experiment.name == data.name else f"{experiment.name} on {data.name}"
+    return f"{name}, N = {data.num_examples:,}"

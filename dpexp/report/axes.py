@@ -4,6 +4,8 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from dpexp.report.stored import in_one_line
+
 __all__ = ["accuracy_axis", "epsilon_axis", "literal", "name_beside", "wrapped"]
 
 _WIDE = 10  # greatest ÷ least ε from which the axis is logarithmic
@@ -23,8 +25,7 @@ def wrapped(text: str, width: int) -> str:
 
 
 def _unread(text: str) -> str:
-    shown = "".join(letter if letter.isprintable() else " " for letter in text)
-    return shown.replace("$", r"\$").lstrip("_")  # a legend leaves out what begins with _
+    return in_one_line(text).replace("$", r"\$").lstrip("_")  # a legend leaves out what begins with _
 
 
 def epsilon_axis(axes: Any, epsilons: Sequence[float], *, which: str = "x") -> None:

@@ -14,6 +14,7 @@ from dpexp.report.stored import StoredRun
 
 __all__ = [
     "MOST_COURSES",
+    "MOST_SEEDS",
     "Accounted",
     "Course",
     "Reached",
@@ -24,7 +25,7 @@ __all__ = [
 ]
 
 MOST_COURSES = 6  # settings whose trajectories are drawn
-_MOST_SEEDS = 5  # runs of each that are read for the spread
+MOST_SEEDS = 5  # runs of each that are read for the spread
 _MOST_POINTS = 500  # of a line
 _EPSILON = re.compile(r"(privacy|estimate|asymptotic|heuristic|lower)/epsilon(?:_(\w+))?")
 _T = TypeVar("_T")
@@ -111,19 +112,20 @@ def chosen_points(comparison: Comparison) -> list[tuple[Series, Point]]:
 def read_course(store: Store, series: Series, point: Point) -> Course:
     """Reads what one setting left in the store."""
     first = point.runs[0]
-    metric = "val/accuracy" if "val/accuracy" in first.metrics else "nonprivate/val/accuracy"
-    runs = point.runs[:_MOST_SEEDS]
-    # A private selection releases no trajectories.
+    uncovered = "nonprivate/val/accuracy"
+    metric = uncovered if uncovered in first.metrics else "val/accuracy"
+    runs = point.runs[:MOST_SEEDS]
+    # A private selection releases no trajectories, and its ε is not that of one plan.
     spent = [{} if run.is_selection else store.history(run, "privacy/epsilon") for run in runs]
     measured = [store.history(run, metric) for run in runs]
     return Course(
         letter=series.letter,
         point=point,
         caveats=tuple(series.terms.caveats),
-        validation_covered=metric == "val/accuracy",
+        validation_covered=metric != uncovered,
         reached=tuple(thinned(_reached(spent, measured), _MOST_POINTS)),
         accounted=tuple(_accounted(store, first, spent[0])),
-        shares=_shares(store.text(first, "plan.json")),
+        shares=() if first.is_selection else _shares(store.text(first, "plan.json")),
         statement=store.text(first, "privacy_statement.txt"),
     )
 

@@ -30,7 +30,9 @@ def whole_folder(folder: Path, ours: frozenset[str]) -> Iterator[Path]:
     with FileLock(folder.with_name(f".{folder.name}.lock")):
         if old.exists() and not folder.exists():
             old.rename(folder)  # a crash came between the two renames below
-        new = Path(mkdtemp(prefix=f".{folder.name}.", suffix=".part", dir=folder.parent))
+        for left in folder.parent.glob(f".{folder.name}~*.part"):
+            shutil.rmtree(left)  # of a process that was killed
+        new = Path(mkdtemp(prefix=f".{folder.name}~", suffix=".part", dir=folder.parent))
         try:
             yield new
             _sync(new)

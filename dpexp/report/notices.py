@@ -67,16 +67,17 @@ def _of_selection(subject: Subject) -> Iterator[str]:
     if any(run.is_selection for run in subject.runs):
         yield (
             "The result of a private selection carries one ε for the whole procedure. How many trials there "
-            "were, and what the others came to, is secret, and in no store."
+            "were, and what the others came to, is secret, and in no store. If they were compared by rows of "
+            "the test split, as its statement then says, its test accuracy is optimistic."
         )
 
 
 def _of_price(subject: Subject, comparison: Comparison) -> Iterator[str]:
-    spending = [run for run in comparison.runs if run.is_private and not run.is_selection]
+    spending = [run for run in comparison.runs if run.is_private or run.is_selection]
     if len(spending) > 1:
         yield (
-            "Each ε is that of one run alone. All runs on the same rows spend together, also those that "
-            "failed, and reading the best off a front looks at all of them: see the price below."
+            "Each ε is that of one run, or one selection, alone. All runs on the same rows spend together, "
+            "also those that failed, and reading the best off a front looks at all: see the price below."
         )
 
 

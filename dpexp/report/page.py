@@ -7,7 +7,7 @@ from typing import Any, final
 
 from dpexp import __version__
 from dpexp.report.comparison import Comparison
-from dpexp.report.courses import MOST_COURSES, Course
+from dpexp.report.courses import MOST_COURSES, MOST_SEEDS, Course
 from dpexp.report.figures import Figure
 from dpexp.report.notices import notices
 from dpexp.report.price import Price
@@ -100,6 +100,7 @@ def _captions(contents: Contents) -> Mapping[str, str]:
     return {
         "seeds": f"{seeds} runs a setting" if seeds else "",
         "courses": shown if settings > len(courses) else "",
+        "read": f"of at most {MOST_SEEDS} runs" if counts and max(counts) > MOST_SEEDS else "",
         "baselines": f"{MOST_BASELINES} of {lines} lines without privacy are drawn."
         if lines > MOST_BASELINES
         else "",

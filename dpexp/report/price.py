@@ -20,6 +20,7 @@ class Price:
         run_id: The parent.
         status: What became of the sweep.
         known: There is an ε for it.
+        open: The figures may be of an earlier end: it was resumed or killed, and may have charged more since.
         figures: What was priced and its ε; how many jobs there were.
         words: The price as the sweep stated it; None where that is not on record.
     """
@@ -28,6 +29,7 @@ class Price:
     run_id: str
     status: str
     known: bool
+    open: bool
     figures: tuple[tuple[str, str], ...]
     words: str | None
 
@@ -39,6 +41,7 @@ class Price:
             run_id=parent.run_id,
             status=parent.status,
             known=parent.epsilon_in("sweep/epsilon_best") is not None,
+            open=parent.status not in ("FINISHED", "FAILED"),
             figures=tuple(_figures(parent)),
             words=store.text(parent, "sweep_price.txt"),
         )

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from dpexp import _validate
 from dpexp.experiment import Experiment
+from dpexp.report.stored import in_one_line
 from dpexp.report.tables import SettingRow
 from dpexp.report.writing import Written, write_report
 from dpexp.tracking import flatten
@@ -83,16 +84,21 @@ def _show(console: Console, written: Written) -> None:
 
 def _table(title: str, rows: Iterable[SettingRow]) -> Table:
     rows = list(rows)
-    table = Table(title=escape(title), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = Table(title=_for_terminal(title), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for heading in ("series", "setting", "runs", "ε ≤", "δ", "test accuracy", "front", "note"):
         table.add_column(heading, justify="right" if heading in ("runs", "ε ≤") else "left")
     for row in rows[:_MOST_ROWS]:
         front = "●" if row.on_front else ""
         cells = (row.series, row.name, str(row.runs), row.epsilon, row.delta, row.accuracy, front, row.note)
-        table.add_row(*map(escape, cells))
+        table.add_row(*map(_for_terminal, cells))
     if len(rows) > _MOST_ROWS:
         table.caption = f"and {len(rows) - _MOST_ROWS} more settings: see the page"
     return table
+
+
+def _for_terminal(text: str) -> str:
+    """Text of the store, which must not be markup, or move the cursor."""
+    return escape(in_one_line(text))
 
 
 def _as_tag(value: Any) -> str:

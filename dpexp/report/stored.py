@@ -8,7 +8,7 @@ from typing import Any, Self, final
 
 from dpexp.tracking.tags import COMMAND_TAG, KIND_TAG
 
-__all__ = ["StoredRun"]
+__all__ = ["StoredRun", "in_one_line"]
 
 _INFINITE = 1e300  # MLflow keeps ∞ as the greatest float
 
@@ -44,7 +44,7 @@ class StoredRun:
         info, data = run.info, run.data
         return cls(
             run_id=info.run_id,
-            name=info.run_name or info.run_id,
+            name=in_one_line(info.run_name or info.run_id),
             status=info.status,
             started=info.start_time or 0,
             seconds=None if info.end_time is None else (info.end_time - (info.start_time or 0)) / 1000,
@@ -138,6 +138,11 @@ class StoredRun:
         if found is None or not (self.is_private or self.is_sweep):
             return None
         return math.inf if math.isnan(found) or found >= _INFINITE else found
+
+
+def in_one_line(text: str) -> str:
+    """The text without what ends lines, moves a cursor, colours a terminal or turns writing around."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def _number(text: str | None) -> float | None:

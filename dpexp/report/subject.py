@@ -7,7 +7,7 @@ from typing import final
 
 from dpexp import _validate
 from dpexp.report.store import Store
-from dpexp.report.stored import StoredRun
+from dpexp.report.stored import StoredRun, in_one_line
 from dpexp.tracking.tags import KIND_TAG, PARENT_TAG, SWEEP_TAG
 
 __all__ = ["Subject", "find_subject"]
@@ -111,7 +111,7 @@ def _experiment(store: Store, name: str | None) -> tuple[str, str]:
         return name, known[name]
     if name is None and len(known) == 1:
         return next(iter(known.items()))
-    listed = ", ".join(sorted(known)) or "none has runs"
+    listed = ", ".join(map(in_one_line, sorted(known))) or "none has runs"
     hint = f"The store {store.shown_uri} has: {listed}. Choose with task.experiment=NAME."
     close = _validate.did_you_mean(name or "", known)
     expected = "the name of an MLflow experiment that has runs"

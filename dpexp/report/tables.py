@@ -9,7 +9,7 @@ from typing import Any, Self, final
 
 from dpexp.report.comparison import Comparison, Point, Series
 from dpexp.report.settings import Settings
-from dpexp.report.stored import StoredRun
+from dpexp.report.stored import StoredRun, in_one_line
 from dpexp.report.terms import Terms
 from dpexp.report.words import accuracy_in_words, delta_in_words, epsilon_in_words, guarantee_in_words
 
@@ -121,7 +121,6 @@ def _places(comparison: Comparison) -> Mapping[str, Mapping[str, Any]]:
 
 def _row(run: StoredRun) -> dict[str, Any]:
     terms = asdict(Terms.of(run)) if run.is_private or run.is_selection else {}
-    delta = terms.pop("delta", None) and run.delta
     return {
         "run_id": run.run_id,
         "name": run.name,
@@ -132,7 +131,7 @@ def _row(run: StoredRun) -> dict[str, Any]:
         "seed": run.seed,
         "epsilon": run.epsilon,
         "epsilon_charged": run.spent,
-        "delta": delta,
+        "delta": run.delta if terms else None,
         "accuracy": run.accuracy,
         "accuracy_covered": not run.split_prefix,
         "steps": run.steps,
@@ -166,7 +165,7 @@ def _is_number(text: str) -> bool:
 def settings_latex(rows: Sequence[SettingRow], title: str) -> str:
     """A table for a paper; it needs the package booktabs."""
     lines = [
-        f"% {_one_line(title)}",
+        f"% {in_one_line(title)}",
         r"% Needs \usepackage{booktabs}. Each epsilon is of one run alone, rounded up;",
         "% accuracy: mean (least - greatest) over runs that differ only in seed.",
         r"\begin{tabular}{llrrrlll}",
@@ -197,8 +196,4 @@ def _latex_rows(rows: Iterable[SettingRow]) -> Iterator[str]:
 
 def latex_escaped(text: str) -> str:
     """The text as LaTeX prints it: no command, no comment, no end of a cell."""
-    return "".join(_LATEX.get(letter, letter) for letter in _one_line(text))
-
-
-def _one_line(text: str) -> str:
-    return "".join(letter if letter.isprintable() else " " for letter in text)
+    return "".join(_LATEX.get(letter, letter) for letter in in_one_line(text))

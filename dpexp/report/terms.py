@@ -88,6 +88,7 @@ class Terms:
     def caveats(self) -> list[str]:
         """What its figures are not, even where nothing is compared."""
         found = [] if self.randomness == "secret" else ["ε is arithmetic, not a guarantee"]
+        found += [] if self.procedure == "one run" else [f"ε is of {self.procedure}"]
         found += [] if self.kind == "certified" else [f"ε is no proven bound: {self.kind}"]
         return found + ([] if self.test_split == "public" else ["accuracy not covered by ε"])
 

@@ -21,7 +21,9 @@ def draw_tradeoff(figure: Any, comparison: Comparison) -> None:
         _draw_series(axes, series, number, wrapped(comparison.label(series), _WIDTH))
     for number, baseline in enumerate(comparison.baselines[:MOST_BASELINES]):
         _draw_baseline(axes, baseline, number)
-    axes.set(xlabel="final ε of one run alone, at the δ of its series", ylabel="final test accuracy")
+    procedures = " or ".join(dict.fromkeys(series.terms.procedure for series in comparison.series))
+    what = f"final ε of {procedures or 'one run'}".replace("one run", "one run alone")
+    axes.set(xlabel=f"{what}, at the δ of its series", ylabel="final test accuracy")
     epsilon_axis(axes, [point.epsilon for series in comparison.series for point in series.points])
     accuracy_axis(axes)
     axes.margins(x=0.09)

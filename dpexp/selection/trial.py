@@ -106,6 +106,9 @@ class _PrivateRun:
     def log_dataset(self, *, name: str, digest: str, num_examples: int, relation: str) -> None:
         """Keeps nothing: the digest is of private rows."""
 
+    def save_view(self, *, accuracy: str | None) -> None:
+        """Keeps nothing: a trial is shown nowhere."""
+
 
 def run_trial(candidate: Candidate, folder: Path, whole: Whole) -> Mapping[str, float]:
     """Trains on a point, and keeps what came of it.
@@ -129,6 +132,9 @@ def run_trial(candidate: Candidate, folder: Path, whole: Whole) -> Mapping[str, 
         except Exception:  # noqa: BLE001 - whatever it is, it is for the trial's log alone
             _log.exception("The trial failed, and counts as the worst.")
             return {}
+        except SystemExit:
+            _log.exception("The trial left the process.")
+            raise SystemExit(1) from None  # whatever it says is for the trial's log, too
     return run.kept.metrics
 
 
@@ -139,6 +145,7 @@ def _inside(experiment: Experiment, folder: Path, run: _PrivateRun, whole: Whole
         experiment,
         tracking=replace(experiment.tracking, outputs=str(folder)),
         options=replace(experiment.options, checkpoint=Checkpointing(keep=0)),
+        config=dict(experiment.config),  # as declared: none is worked out from where this trial lies
         recording=run.opened,
         whole=whole,
         resume=None,

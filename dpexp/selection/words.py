@@ -70,7 +70,8 @@ def statement(selection: Selection, winner: Candidate | None) -> str:
         _meaning(selection),
         _procedure(selection),
         _included(selection, winner),
-        _assumed(selection, winner),
+        _assumed(selection),
+        *_optimism(selection, winner),
         f"Not covered: {'; '.join(_NOT_COVERED)}.",
     )
     return "\n\n".join(paragraphs)
@@ -118,15 +119,30 @@ def _included(selection: Selection, winner: Candidate | None) -> str:
     )
 
 
-def _assumed(selection: Selection, winner: Candidate | None) -> str:
-    sampling = (winner or selection.candidates[0]).plan.sampling
+def _assumed(selection: Selection) -> str:
+    """Of all points: what the price assumes must hold in every trial, not in the best alone."""
+    samplings = [candidate.plan.sampling for candidate in selection.candidates]
+    ways = "; or, by the point, ".join(dict.fromkeys(sampling.in_words for sampling in samplings))
     secret = (
-        "" if sampling.if_known is None else ", nobody but the curator knows which rows were in which lot,"
+        ", nobody but the curator knows which rows were in which lot,"
+        if any(sampling.if_known is not None for sampling in samplings)
+        else ""
     )
     return (
-        f"Assumed: {sampling.in_words}{secret} and nobody but the curator sees the private store, the number "
+        f"Assumed: {ways}{secret} and nobody but the curator sees the private store, the number "
         "of trials or what the others came to. Whoever does must add up all trials."
     )
+
+
+def _optimism(selection: Selection, winner: Candidate | None) -> list[str]:
+    """What is no matter of privacy, and easily taken for a result."""
+    data, score = selection.experiment.data, selection.score
+    if winner is None or not (score.metric.startswith("test/") or not data.validation):
+        return []
+    return [
+        "Its test accuracy is optimistic: the trials were compared by rows of the same split. For one that "
+        "is not, hold rows out for validation (data.validation) and declare them public."
+    ]
 
 
 def words_of_result(

@@ -51,6 +51,10 @@ class Recording(Protocol):
         """Takes the name of the training data."""
         ...
 
+    def save_view(self, *, accuracy: str | None) -> None:
+        """Takes the metric that will say how accurate the model is, for the charts of a user interface."""
+        ...
+
 
 class Opener(Protocol):
     """Opens the recording of a run, as `MLflowTracking.run` does."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from dpexp.delivery import Unavailable, send
 from dpexp.spool import Refused, Spool
+from dpexp.tracking.view import save_view
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -111,6 +112,10 @@ class Run:
         tags = {"mlflow.data.context": "training", "dpexp.relation": relation}
         profile = f'{{"declared_num_examples": {num_examples}}}'
         self._tell({"kind": "dataset", "name": name, "digest": digest, "profile": profile, "tags": tags})
+
+    def save_view(self, *, accuracy: str | None) -> None:
+        """Gives the MLflow experiment its view in the UI; `accuracy` is the metric at the end, if any."""
+        save_view(self.client, self.experiment_id, accuracy=accuracy)
 
     def close(self, status: str) -> None:
         """Stores what is buffered and ends the run; what cannot be stored now waits on disk, and is named."""

@@ -40,8 +40,11 @@ def test_after_a_failure_the_old_one_is_as_it_was(tmp_path):
 
 def test_a_crash_between_the_two_renames_is_mended(tmp_path):
     folder, old = tmp_path / "smoke", tmp_path / ".smoke.old"
+    left = tmp_path / ".smoke~0.part"
     old.mkdir()
+    left.mkdir()
     (old / "notes.txt").write_text("mine")
     with whole_folder(folder, OURS) as new:
         (new / "report.html").write_text("new")
     assert contents(folder) == {"report.html": "new", "notes.txt": "mine"}
+    assert not left.exists()

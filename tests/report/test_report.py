@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -181,7 +182,8 @@ def test_of_a_private_selection_only_the_one_result_is_shown(outputs):
         tags={"dpexp.kind": "sweep", "dpexp.selection": "true"},
         metrics={"final/epsilon": 2.5, "sweep/epsilon_best": 2.5, "sweep/delta": 1e-5, "sweep/jobs": 17.0},
     )
-    [parent] = write(outputs, [result])
+    artifacts = {"plan.json": json.dumps({"shares": SHARES})}
+    [parent] = write(outputs, [replace(result, artifacts=artifacts)])
     write(outputs, [swept(1, 0, parent, name="a trial that leaked")])
     for asked in (None, parent):
         written = write_report(tracking(outputs), experiment="smoke", sweep=asked, log=False)
@@ -189,7 +191,42 @@ def test_of_a_private_selection_only_the_one_result_is_shown(outputs):
         assert "one ε for the whole procedure" in text
         assert "ε ≤ 2.5 at δ = 1e-05" in text
         assert "leaked" not in text
+        assert not (written.folder / "epsilon_by_release.svg").exists()  # ε is not that of one plan
         assert "17" not in re.sub(r"[0-9a-f]{32}|\d{4}-\d\d-\d\d \d\d:\d\d", "", text)
+
+
+def test_what_the_best_trial_alone_would_cost_is_not_shown_for_the_selection(outputs):
+    result = {"metrics": {"final/epsilon": 2.5, "sweep/epsilon_best": 2.5, "sweep/delta": 1e-5}}
+    tags = {"dpexp.kind": "sweep", "dpexp.selection": "true"}
+    write(outputs, [Recorded(tags=tags, artifacts={"plan.json": json.dumps({"shares": SHARES})}, **result)])
+    written = write_report(tracking(outputs), experiment="smoke")
+    assert [row.note for row in written.rows] == ["ε is of a whole private selection"]
+    assert not (written.folder / "epsilon_by_release.svg").exists()
+    svg = (written.folder / "tradeoff.svg").read_text(encoding="utf-8")
+    assert "final ε of a whole private selection, at" in svg
+    assert "one run alone, at" not in svg
+
+
+@pytest.mark.parametrize(("status", "warned"), [("RUNNING", True), ("KILLED", True), ("FINISHED", False)])
+def test_a_price_that_may_be_too_low_by_now_is_shown_as_such(outputs, status, warned):
+    [parent] = write(outputs, [replace(PARENT, status=status)])
+    write(outputs, [swept(sigma, 0, parent) for sigma in (1, 2)])
+    text = page_of(write_report(tracking(outputs), experiment="smoke", sweep="last", log=False)).text
+    assert (f"The sweep is {status}: this is its price when it was last recorded" in text) is warned
+
+
+def test_no_text_of_the_store_reaches_the_terminal_as_a_command(dpexp, outputs, capsys):
+    hostile = "\x1b]0;title\x07\x1b[2Jred"
+    runs = [swept(1, 0), swept(2, 0, params={"privacy.noise_multiplier": hostile}, name=hostile)]
+    write(outputs, runs)
+    assert dpexp("+experiment=smoke", "task=report") == 0
+    assert dpexp("+experiment=smoke", "task=report", "+task.filter.dpexp.seed=7") == 1
+    write(outputs, [swept(1, 0)], experiment=f"other {hostile}")
+    assert dpexp("task=report") == 1
+    told = "".join(capsys.readouterr())
+    assert "[2Jred" in told
+    assert "\x1b]0" not in told
+    assert "\x1b[2J" not in told
 
 
 def test_the_command_line_filters_by_tags_and_prints_where_it_is(dpexp, outputs, capsys):

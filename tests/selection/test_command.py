@@ -2,10 +2,12 @@
 
 import json
 import re
+import shlex
 import shutil
 
 import pytest
 
+from dpexp import selection
 from dpexp.selection import record
 from dpexp.tracking import connect
 from tests.selection.conftest import records, runs_in
@@ -21,10 +23,23 @@ def test_the_price_is_shown_without_drawing(dpexp, outputs, private, monkeypatch
     assert "0.3, 0.4" in told  # the later list, in place of the file's
     assert "4, 6" in told  # the file's
     assert "clip_norm" not in told  # one value on the command line: no part of the space
+    assert dpexp(*COMMAND, "++optimizer.lr=0.3", "privacy.noise_multiplier=2,3", "task=plan") == 0
+    assert "optimizer.lr" not in capsys.readouterr().out  # however it is set
     assert "4; each trial is on a random one" in told
     assert dpexp("+experiment=smoke", "hydra/sweeper=private_selection", "task=plan") == 1
     assert "expected -m" in capsys.readouterr().err  # and not one run, all alone
     assert not private.exists()
+
+
+def test_the_command_on_record_makes_the_whole_again(dpexp, outputs, monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        selection, "select", lambda declared, resume: asked.append((declared.command, resume))
+    )
+    assert dpexp(*COMMAND, *SPACE, "resume=last") == 0
+    [(command, resume)] = asked
+    assert resume == "last"
+    assert command == shlex.join(["python", "-m", "dpexp", *COMMAND, *SPACE])
 
 
 @pytest.mark.parametrize(
@@ -94,6 +109,8 @@ def check_secrecy(dpexp, store, outputs, private, capfd):
     found = run.data.params["optimizer.lr"], run.data.params["privacy.noise_multiplier"]
     assert set(re.findall(r"optimizer\.lr=([\d.]+)", after)) == {found[0]}
     assert set(re.findall(r"noise_multiplier=([\d.]+)", after)) == {found[1]}
+    with open(store.download_artifacts(run.info.run_id, "plan.json"), encoding="utf-8") as file:
+        assert "shares" not in json.load(file)  # no ε of one trial beside that of the whole
     history = [point for key in run.data.metrics for point in store.get_metric_history(run.info.run_id, key)]
     assert {point.step for point in history} == {40}
     return told.replace(run.info.run_id, "RUN")

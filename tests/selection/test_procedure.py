@@ -6,8 +6,13 @@ from dataclasses import replace
 import pytest
 
 from dpexp._validate import UserError
-from dpexp.selection import Poisson, record, select
+from dpexp.data import Digits
+from dpexp.experiment import Experiment, Whole
+from dpexp.lots import FixedSizeSampling
+from dpexp.selection import Poisson, Score, record, select
 from dpexp.selection.record import Record, Trial
+from dpexp.selection.trial import _inside, _PrivateRun
+from dpexp.selection.words import statement
 from dpexp.stopping import Stopped
 from tests.selection.conftest import records, runs_in
 
@@ -197,6 +202,52 @@ def test_a_private_store_that_others_can_read_is_refused(declared, private, outp
     monkeypatch.setenv("DPEXP_PRIVATE_DIR", str(outputs / "private"))
     with pytest.raises(UserError, match="outside"):
         select(declared)
+
+
+def test_what_a_trial_says_as_it_leaves_the_process_is_for_its_log_alone(
+    store, declared, private, trials, training
+):
+    trials(2)
+    training([SystemExit("a loss of 0.731")])
+    with pytest.raises(SystemExit) as left:
+        select(declared)
+    assert "0.731" not in f"{left.value}{left.value.__cause__}"
+    assert left.value.__suppress_context__
+    assert any("0.731" in path.read_text() for path in private.rglob("trial.log"))
+    training([0.5])
+    assert select(declared, resume="last").accuracy == 0.5  # it is not made again
+
+
+def test_the_configuration_on_record_is_the_declared_one(declared, tmp_path):
+    """Also where it is worked out from the parts, of which a trial has other ones."""
+    made = Experiment(name="python", data=Digits(), privacy=declared.experiment.privacy)
+    candidate = replace(declared.candidates[0], experiment=made)
+    whole = Whole(epsilon=declared.cost.whole, statement="")
+    inside = _inside(candidate.experiment, tmp_path, _PrivateRun(tmp_path), whole)
+    assert inside.tracking.folder == tmp_path
+    assert inside.config == made.config
+
+
+def test_the_statement_assumes_what_every_trial_must_keep(declared):
+    first, *others = declared.candidates
+    whole = replace(first, plan=replace(first.plan, sampling=FixedSizeSampling()))
+    mixed = replace(declared, candidates=(whole, *others))
+    mixed.__dict__["trial"] = declared.trial  # the price is no matter here
+    for winner in (whole, others[0], None):
+        words = statement(mixed, winner)
+        for candidate in (whole, others[0]):
+            assert candidate.plan.sampling.in_words in words
+
+
+def test_a_test_accuracy_that_trials_were_compared_by_is_said_to_be_optimistic(declared):
+    winner = declared.candidates[0]
+    assert "optimistic" in statement(declared, winner)  # smoke validates on the test split
+    assert "optimistic" not in statement(declared, None)
+    data = replace(winner.experiment.data, validation=200, validation_split="public", num_examples=1238)
+    held_out = replace(winner, experiment=replace(winner.experiment, data=data))
+    apart = replace(declared, candidates=(held_out,))
+    assert "optimistic" not in statement(apart, held_out)
+    assert "optimistic" in statement(replace(apart, score=Score("test/loss")), held_out)
 
 
 def test_a_record_is_read_as_it_was_written():

@@ -74,10 +74,12 @@ class PrivateSelectionSweeper(Sweeper):
         laws, score = self._laws(), Score(self._score)
         parsed = [override for override in _parsed(arguments) if override.key_or_group != "resume"]
         fixed = [str(override.input_line) for override in parsed if not override.is_sweep_override()]
-        given = {override.get_key_element() for override in parsed}  # in place of the file's
-        listed = [_override(key, values) for key, values in self._params.items() if key not in given]
+        given = {_key(override) for override in parsed}  # in place of the file's
+        listed = [_override(key, values) for key, values in self._params.items()]
+        listed = [override for override in listed if _key(override) not in given]
         listed += [override for override in parsed if override.is_sweep_override()]
-        space = Space({override.get_key_element(): _values(override) for override in listed})
+        last = {_key(override): override for override in listed}  # of several lists of one key
+        space = Space({override.get_key_element(): _values(override) for override in last.values()})
         return Selection.of(
             space,
             [self._experiment([*fixed, *point]) for point in space.points],
@@ -88,7 +90,8 @@ class PrivateSelectionSweeper(Sweeper):
 
     def _command(self, arguments: Sequence[str]) -> str:
         of_hydra = [text for text in self._config.hydra.overrides.hydra if not text.startswith("hydra.mode=")]
-        return f"python -m dpexp -m {shlex.join([*of_hydra, *arguments])}"
+        given = [str(override.input_line) for override in _parsed(arguments) if _key(override) != "resume"]
+        return f"python -m dpexp -m {shlex.join([*of_hydra, *given])}"
 
     def _experiment(self, overrides: list[str]) -> "Experiment":
         from dpexp.cli.composition import composed_experiment, current_hydra
@@ -110,6 +113,11 @@ class PrivateSelectionSweeper(Sweeper):
 
 def _parsed(overrides: Sequence[str]) -> list[Override]:
     return OverridesParser.create().parse_overrides(list(overrides))
+
+
+def _key(override: Override) -> str:
+    """However it is set: `++optimizer.lr=0.1` is of the same key as `optimizer.lr=0.1`."""
+    return str(override.get_key_element()).lstrip("+~")
 
 
 def _override(key: str, values: Any) -> Override:

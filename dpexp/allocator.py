@@ -1,0 +1,24 @@
+"""The C library's memory: what one lot frees is kept for the next."""
+
+import ctypes
+import platform
+
+__all__ = ["keep_freed_memory"]
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # mallopt(3)
+_BYTES = 32 * 2**20  # the most that glibc takes for the second on 64-bit machines
+
+
+def keep_freed_memory() -> bool:
+    """Makes glibc keep freed blocks of up to 32 MiB, for the rest of the process.
+
+    By default it gives them back, and the kernel clears their pages anew for every lot: a fifth of the
+    processor time of a step of the paper's network. Elsewhere than on glibc nothing happens.
+
+    Returns:
+        Whether it does.
+    """
+    if platform.libc_ver()[0] != "glibc":
+        return False
+    library = ctypes.CDLL(None)
+    return bool(library.mallopt(_TRIM_THRESHOLD, _BYTES) and library.mallopt(_MMAP_THRESHOLD, _BYTES))
