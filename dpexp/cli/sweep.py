@@ -190,10 +190,22 @@ def _close(
         print(f"Sweep {parent.run.run_id} has no price yet. {failure}", file=sys.stderr)
     else:
         print(f"\nSweep {parent.run.run_id}: {found.in_words}")
+        _show_view(parent)
         if error is None and not found.complete:
             raise JobFailed("A launcher or sweeper passed over it.")
     if error is not None and after_an_error:
         print(after_an_error)
+
+
+def _show_view(parent: "Parent") -> None:
+    from rich.console import Console
+
+    from dpexp.console import show_links
+    from dpexp.tracking import shown_uri, view_link
+
+    uri = shown_uri(parent.tracking.resolved_uri)
+    show_links(Console(), uri, [view_link(uri, parent.run.experiment_id)])
+    print(f"python -m dpexp task=report task.sweep={parent.run.run_id}")
 
 
 def _budget_of_adaptive(config: DictConfig, sweeper: str) -> "DatasetBudget":
