@@ -229,7 +229,10 @@ class LotProgress(pl.Callback):
             parts.append(f"ε ≤ {module.ledger.latest.rounded_up(4)}")
         if module.evaluation is not None and self._validation_privacy == "public":
             found = module.evaluation
-            parts.append(f"accuracy {found.accuracy:.2%} at {found.lots}")
+            at = (
+                found.lots - module.ledger.forfeited_lots
+            )  # as the bar counts: lots that are in the parameters
+            parts.append(f"accuracy {found.accuracy:.2%} at {at}")
         return "  ".join(parts)
 
     def _close(self) -> None:

@@ -114,9 +114,8 @@ def read_course(store: Store, series: Series, point: Point) -> Course:
     first = point.runs[0]
     uncovered = "nonprivate/val/accuracy"
     metric = uncovered if uncovered in first.metrics else "val/accuracy"
-    runs = point.runs[:MOST_SEEDS]
-    # A private selection releases no trajectories, and its ε is not that of one plan.
-    spent = [{} if run.is_selection else store.history(run, "privacy/epsilon") for run in runs]
+    runs = _comparable(point.runs)[:MOST_SEEDS]
+    spent = [_spent(store, run) for run in runs]
     measured = [store.history(run, metric) for run in runs]
     return Course(
         letter=series.letter,
@@ -124,10 +123,21 @@ def read_course(store: Store, series: Series, point: Point) -> Course:
         caveats=tuple(series.terms.caveats),
         validation_covered=metric != uncovered,
         reached=tuple(thinned(_reached(spent, measured), _MOST_POINTS)),
-        accounted=tuple(_accounted(store, first, spent[0])),
+        accounted=tuple(_accounted(store, first, _spent(store, first))),
         shares=() if first.is_selection else _shares(store.text(first, "plan.json")),
         statement=store.text(first, "privacy_statement.txt"),
     )
+
+
+def _comparable(runs: Sequence[StoredRun]) -> Sequence[StoredRun]:
+    """Those without lost lots, else one: after an interruption no two runs are at the same lots any more."""
+    whole = [run for run in runs if not run.metrics.get("final/forfeited_lots")]
+    return whole or runs[:1]
+
+
+def _spent(store: Store, run: StoredRun) -> Mapping[int, float]:
+    """ε by lots; a private selection releases no trajectories, and its ε is not that of one plan."""
+    return {} if run.is_selection else store.history(run, "privacy/epsilon")
 
 
 def thinned(values: Sequence[_T], most: int) -> list[_T]:

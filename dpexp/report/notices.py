@@ -75,9 +75,14 @@ def _of_selection(subject: Subject) -> Iterator[str]:
 def _of_price(subject: Subject, comparison: Comparison) -> Iterator[str]:
     spending = [run for run in comparison.runs if run.is_private or run.is_selection]
     if len(spending) > 1:
+        price = (
+            "what a sweep cost as a whole is on the page under “The price of all of it”."
+            if subject.sweeps
+            else "only the runs of a sweep are priced together, and these are of none."
+        )
         yield (
             "Each ε is that of one run, or one selection, alone. All runs on the same rows spend together, "
-            "also those that failed, and reading the best off a front looks at all: see the price below."
+            f"also those that failed, and reading the best off a front looks at all: {price}"
         )
 
 
