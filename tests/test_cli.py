@@ -18,6 +18,8 @@ MISTAKES = [
     ([SMOKE, "privcy=none"], ["privcy = 'none'", "Did you mean privacy?"]),
     ([SMOKE, "privacy=nne"], ["privacy = 'nne'", "dp_sgd, none", "Did you mean none?"]),
     ([SMOKE, "accountant=foo"], ["accountant = 'foo'", "moments"]),
+    (["-m", SMOKE, "hydra/launcher=basci"], ["hydra/launcher = 'basci'", "basic", "Did you mean basic?"]),
+    (["-m", SMOKE, "hydra/sweeper=private_selecton"], ["basic", "Did you mean private_selection?"]),
     ([SMOKE, "sed=1"], ["sed = '1'", "Did you mean seed?"]),
     ([SMOKE, "+foo=1"], ["foo = 1", "seed"]),
     (

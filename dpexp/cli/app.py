@@ -42,7 +42,10 @@ def main() -> NoReturn:
         with sweeps_closed():
             _application()
     except Stopped as stopped:
-        print(f"\n{stopped} A run that was open is closed as KILLED; resume=last goes on.", file=sys.stderr)
+        print(
+            f"\n{stopped} A run that had begun is closed as KILLED, and resume=last goes on with it.",
+            file=sys.stderr,
+        )
         sys.exit(128 + stopped.signal_number)
     except JobFailed:
         print("dpexp: jobs failed, as said above.", file=sys.stderr)

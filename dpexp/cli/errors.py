@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from hydra.core.config_store import ConfigStore
 
 from dpexp._validate import UserError, did_you_mean, refuse
 
@@ -82,7 +83,17 @@ def _groups(folder: Path) -> list[str]:
 
 
 def _options(group: str, folder: Path) -> list[str]:
-    return [file.stem for file in sorted((folder / group).glob("*.yaml"))]
+    own = {file.stem for file in (folder / group).glob("*.yaml")}
+    return sorted(own | set(_of_plugins(group)))
+
+
+def _of_plugins(group: str) -> list[str]:
+    """Launchers and sweepers come with Hydra and its plugins; they have no file in the folder."""
+    stored = ConfigStore.instance()
+    try:
+        return [Path(name).stem for name in stored.list(group) if name.endswith(".yaml")]
+    except OSError:  # a group that no plugin adds to
+        return []
 
 
 def _keys(file: Path, prefix: str = "") -> list[str]:
