@@ -9,6 +9,8 @@ from pathlib import Path
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
 os.environ.pop("MLFLOW_TRACKING_URI", None)
 os.environ["DPEXP_TRUSTED_TARGETS"] = "tests"  # models and data sets that tests define
+if "PYTEST_XDIST_WORKER" in os.environ:  # there is a worker for every core: threads would wait for each other
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import absl.logging
 import hypothesis
