@@ -118,7 +118,7 @@ def test_several_runs_at_once(dpexp, outputs, capsys):
     assert dpexp("-m", SMOKE, "privacy.steps=2", "seed=0,1") == 0
     store = MlflowClient(f"sqlite:///{outputs / 'mlflow.db'}")
     [experiment] = [e for e in store.search_experiments() if e.name != "Default"]
-    runs = store.search_runs([experiment.experiment_id])
+    runs = store.search_runs([experiment.experiment_id], "tags.`dpexp.kind` = 'train'")
     assert sorted(run.data.params["seed"] for run in runs) == ["0", "1"]
 
 

@@ -94,7 +94,7 @@ def open_sweep(config: DictConfig) -> None:
         _open.stack.push(_closing_listed(parent, listing, config))
     else:
         assert shared is not None
-        _open.stack.push(_closing_adaptive(parent, shared))
+        _open.stack.push(_closing_adaptive(parent, shared, config.hydra.sweeper.get("n_trials")))
 
 
 def trains(config: DictConfig) -> bool:
@@ -158,13 +158,13 @@ def _check_unchanged(listing: Listing, config: DictConfig, hydra: Hydra) -> None
         )
 
 
-def _closing_adaptive(parent: "Parent", shared: "DatasetBudget") -> Callable[..., None]:
+def _closing_adaptive(parent: "Parent", shared: "DatasetBudget", trials: int | None) -> Callable[..., None]:
     from dpexp.sweeps import Summary, adaptive_price
 
     def summary() -> "Summary":
         children = parent.children
         price = adaptive_price(children, shared, parent.tracking.folder)
-        return Summary(children=children, listed=None, price=price)
+        return Summary(children=children, listed=trials, price=price)
 
     return functools.partial(_close, parent, summary, "")
 
@@ -222,6 +222,11 @@ def _budget_of_adaptive(config: DictConfig, sweeper: str) -> "DatasetBudget":
             "that: budget=dataset data.budget_id=NAME budget.epsilon=E holds all runs together to E."
         )
         raise _validate.refuse("budget", "not shared", f"budget=dataset with the sweeper {sweeper}", hint)
+    on_record, _ = budget.on_record()
+    if on_record is None and isinstance(budget.epsilon, str):
+        hint = "It is fixed for good, and the price of the whole search."
+        expected = f"a number, since {budget.budget_id!r} has no budget yet"
+        raise _validate.refuse("budget.epsilon", budget.epsilon, expected, hint)
     return budget
 
 

@@ -1,7 +1,7 @@
 """What a sweep came to, and what all its runs cost together."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import final
 
@@ -15,6 +15,8 @@ from dpexp.sweeps.children import Child
 from dpexp.tracking.tags import COMMAND_TAG, PLAN_TAG
 
 __all__ = ["Summary", "adaptive_price", "listed_price"]
+
+_LISTED = "All jobs are charged whole, since they were listed beforehand."
 
 
 @final
@@ -70,8 +72,6 @@ class Summary:
             words += f", {failed} did not"
         if self.listed is not None and self.listed > self.begun:
             words += f", {self.listed - self.begun} did not begin"
-        if self.listed is not None and not self.complete and self.price.bounds:
-            words += "; all are charged whole, since they were listed beforehand"
         return f"{words}. {self.price.in_words('The whole sweep')}"
 
 
@@ -93,7 +93,9 @@ def listed_price(children: Sequence[Child], jobs: Mapping[int, Experiment]) -> P
     charged = [_charged(child, jobs[child.job]) for child in begun]
     for number in jobs.keys() - {child.job for child in begun}:
         charged += _whole(jobs[number])
-    return price_of(charged)
+    price = price_of(charged)
+    done = {child.job for child in children if child.finished}
+    return price if jobs.keys() <= done else replace(price, remark=f"{_LISTED} {price.remark}".rstrip())
 
 
 def adaptive_price(children: Sequence[Child], budget: DatasetBudget, outputs: Path) -> Price:

@@ -41,6 +41,7 @@ def test_nothing_that_a_trial_says_comes_out(tmp_path, capfd, caplog):
 
 def test_a_handler_made_within_does_not_write_to_the_closed_log(tmp_path, capfd):
     library = logging.getLogger("a library imported within")
+    library.propagate = False  # handlers of other tests have streams of their own
     with apart(tmp_path / "trial.log"):
         library.addHandler(logging.StreamHandler())
     try:

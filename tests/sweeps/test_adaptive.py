@@ -38,12 +38,15 @@ def test_a_search_of_the_front_costs_the_epsilon_of_its_budget_and_is_not_resume
     assert "resume = 'last': expected null with the sweeper" in capsys.readouterr().err
 
 
-def test_a_trial_that_the_budget_does_not_hold_ends_the_search(dpexp, outputs, capsys):
+def test_trials_that_the_budget_does_not_hold_are_refused_and_the_exit_code_says_so(dpexp, outputs, capsys):
     assert dpexp(*PARETO, "data.budget_id=digits", "budget.epsilon=0.05") == 1
     said = capsys.readouterr()
-    assert "digits" in said.err
+    assert said.err.count("does not fit into what is left") == 3
     assert "resume=last" not in said.out
-    assert Store(outputs).parents == []  # no trial began
+    assert "3 did not begin" in said.out
+    assert Store(outputs).runs() == []  # no trial began
+    assert dpexp(*PARETO, "data.budget_id=new") == 1
+    assert "budget.epsilon = 'recorded': expected a number" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
