@@ -108,4 +108,19 @@ def dpexp(monkeypatch):
     return run
 
 
+@pytest.fixture
+def trained(monkeypatch):
+    """The experiments that were trained, in order."""
+    from dpexp import training
+
+    calls, real = [], training.train
+
+    def counted(experiment):
+        calls.append(experiment)
+        return real(experiment)
+
+    monkeypatch.setattr(training, "train", counted)
+    return calls
+
+
 REPOSITORY = Path(__file__).parents[1]

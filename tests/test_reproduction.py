@@ -5,7 +5,6 @@ import csv
 import pytest
 from PIL import Image
 
-import dpexp.training
 from dpexp._validate import UserError
 from dpexp.reproduction import Sweep
 from dpexp.reproduction.archive import agrees
@@ -25,19 +24,6 @@ FIGURE_5 = [
     "task.sweeps.hidden_units.values=[64,8]",
     *SMOKE,
 ]
-
-
-@pytest.fixture
-def trained(monkeypatch):
-    """The experiments that were trained, in order."""
-    calls, real = [], dpexp.training.train
-
-    def counted(experiment):
-        calls.append(experiment)
-        return real(experiment)
-
-    monkeypatch.setattr(dpexp.training, "train", counted)
-    return calls
 
 
 def rows(path):

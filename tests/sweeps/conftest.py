@@ -2,7 +2,6 @@
 
 import pytest
 
-import dpexp.training
 from dpexp.sanitizer import Sanitizer
 from tests.sweeps.store import Store
 
@@ -24,16 +23,3 @@ def failing(monkeypatch):
 
     monkeypatch.setattr(Sanitizer, "release", release_or_fail)
     return error
-
-
-@pytest.fixture
-def trained(monkeypatch):
-    """The experiments that were trained, in order."""
-    calls, real = [], dpexp.training.train
-
-    def counted(experiment):
-        calls.append(experiment)
-        return real(experiment)
-
-    monkeypatch.setattr(dpexp.training, "train", counted)
-    return calls
