@@ -89,7 +89,8 @@ def listed_price(children: Sequence[Child], jobs: Mapping[int, Experiment]) -> P
         UserError: A run was made under another configuration than its command line makes now.
         LedgerError: A ledger cannot be read.
     """
-    begun = [child for child in children if child.begun(jobs[child.job].tracking.folder)]
+    in_order = sorted(children, key=lambda child: child.job)  # sums do not depend on who was first
+    begun = [child for child in in_order if child.begun(jobs[child.job].tracking.folder)]
     charged = [_charged(child, jobs[child.job]) for child in begun]
     for number in jobs.keys() - {child.job for child in begun}:
         charged += _whole(jobs[number])
