@@ -5,16 +5,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, final
+from typing import final
 
 from dpexp import _validate
 from dpexp.report.stored import StoredRun
-from dpexp.tracking import MLflowTracking, connect, shown_uri
+from dpexp.tracking import MLflowTracking, all_pages, connect, shown_uri
 
 __all__ = ["Store"]
 
 _log = logging.getLogger(__name__)
-_PAGE = 500
 _SQLITE = "sqlite:///"
 _LONGEST_TEXT = 200_000  # bytes of an artifact
 
@@ -46,7 +45,7 @@ class Store:
     def experiments(self) -> dict[str, str]:
         """The ids of the MLflow experiments that have runs, by name."""
         with self._asked():
-            pages = _pages(self._client.search_experiments)
+            pages = all_pages(self._client.search_experiments)
             return {
                 found.name: found.experiment_id
                 for found in pages
@@ -58,7 +57,7 @@ class Store:
         where = "" if tag is None else f"tags.`{tag[0]}` = '{tag[1]}'"
         order = ["attributes.start_time DESC"]
         with self._asked():
-            for run in _pages(self._client.search_runs, [experiment_id], where, order_by=order):
+            for run in all_pages(self._client.search_runs, [experiment_id], where, order_by=order):
                 yield StoredRun.of(run)
 
     def run(self, run_id: str) -> tuple[StoredRun, str]:
@@ -124,13 +123,3 @@ class Store:
 
 def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0]
-
-
-def _pages(ask: Any, *arguments: Any, **keywords: Any) -> Iterator[Any]:
-    token = None
-    while True:
-        page = ask(*arguments, **keywords, max_results=_PAGE, page_token=token)
-        yield from page
-        token = page.token
-        if not token:
-            return

@@ -1,17 +1,16 @@
 """The runs of a figure, found again in the MLflow store."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
-from dpexp.tracking import MLflowTracking, connect, flatten
+from dpexp.tracking import MLflowTracking, all_pages, connect, flatten
 
 __all__ = ["FIGURE_TAG", "Archive", "StoredRun", "agrees"]
 
 FIGURE_TAG = "dpexp.figure"
 # Where and how a run is computed and shown; what it releases, and so its result, does not depend on it.
 _BESIDE = ("task.", "tracking.", "trainer.", "data.root", "data.mirrors", "physical_batch_size", "memory_mb")
-_PAGE = 1000
 _LONGEST_PARAM = 6000
 
 
@@ -51,27 +50,17 @@ class Archive:
     def runs(self) -> list[StoredRun]:
         """All of them, the oldest first, whatever became of them."""
         found = self._client.get_experiment_by_name(self._experiment)
-        return [] if found is None else [_stored(run) for run in self._pages(found.experiment_id)]
+        if found is None:
+            return []
+        tagged = f"tags.`{FIGURE_TAG}` = '{self._figure}'"
+        oldest = ["attributes.start_time ASC"]
+        runs = all_pages(self._client.search_runs, [found.experiment_id], tagged, order_by=oldest)
+        return list(map(_stored, runs))
 
     def history(self, run: StoredRun, metric: str) -> dict[int, float]:
         """A metric by the number of lots, in order."""
         points = self._client.get_metric_history(run.run_id, metric)
         return dict(sorted((int(point.step), float(point.value)) for point in points))
-
-    def _pages(self, experiment_id: str) -> Iterator[Any]:
-        token = None
-        while True:
-            page = self._client.search_runs(
-                [experiment_id],
-                filter_string=f"tags.`{FIGURE_TAG}` = '{self._figure}'",
-                max_results=_PAGE,
-                order_by=["attributes.start_time ASC"],
-                page_token=token,
-            )
-            yield from page
-            token = page.token
-            if not token:
-                return
 
 
 def agrees(params: Mapping[str, str], config: Mapping[str, Any], varied: set[str]) -> bool:

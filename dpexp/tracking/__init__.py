@@ -2,7 +2,7 @@
 
 from dpexp.tracking.recording import Opener, Recording
 from dpexp.tracking.run import Run, flatten
-from dpexp.tracking.store import connect, shown_uri
+from dpexp.tracking.store import all_pages, connect, shown_uri
 from dpexp.tracking.tracking import MLflowTracking, last_steps, runs_like
 from dpexp.tracking.view import VIEW_NAME, VIEW_TAG, has_view, ui_address, view_link
 
@@ -13,6 +13,7 @@ __all__ = [
     "Opener",
     "Recording",
     "Run",
+    "all_pages",
     "connect",
     "flatten",
     "has_view",

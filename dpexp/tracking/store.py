@@ -4,8 +4,9 @@ import contextlib
 import logging
 import os
 import sqlite3
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
 from filelock import FileLock
@@ -16,9 +17,10 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 
-__all__ = ["connect", "experiment_in", "last_steps_of", "shown_uri"]
+__all__ = ["all_pages", "connect", "experiment_in", "last_steps_of", "shown_uri"]
 
 _SQLITE = "sqlite:///"
+_PAGE = 500
 
 
 def connect(uri: str, folder: Path) -> "MlflowClient":
@@ -106,3 +108,20 @@ def last_steps_of(client: "MlflowClient", run_id: str) -> dict[str, int]:
     """The last step of each series of a run."""
     keys = client.get_run(run_id).data.metrics
     return {key: max(point.step for point in client.get_metric_history(run_id, key)) for key in keys}
+
+
+def all_pages(ask: Callable[..., Any], *arguments: Any, **keywords: Any) -> Iterator[Any]:
+    """Everything that a search finds, page by page.
+
+    Args:
+        ask: A client's `search_runs` or the like.
+        *arguments: What it is asked.
+        **keywords: The same.
+    """
+    token = None
+    while True:
+        page = ask(*arguments, **keywords, max_results=_PAGE, page_token=token)
+        yield from page
+        token = page.token
+        if not token:
+            return
