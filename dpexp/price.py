@@ -43,6 +43,14 @@ class Charged:
             return cls(plan=plan, phases=())
         return cls(plan=plan, phases=[*plan.guarantee.phases_before, *plan.phases(plan.steps)])
 
+    @property
+    def alone(self) -> PrivacyBound | None:
+        """ε of this run alone, by its own accountant and at its own δ; None without privacy."""
+        guarantee = self.plan.guarantee
+        if guarantee is None:
+            return None
+        return total(guarantee.open_account(guarantee.accountant), self.phases)
+
 
 @final
 @dataclass(frozen=True, kw_only=True)

@@ -132,7 +132,7 @@ def job_of(experiment: "Experiment", objectives: Sequence[str]) -> "Job":
 
 
 def _closing_listed(parent: "Parent", listing: Listing, config: DictConfig) -> Callable[..., None]:
-    from dpexp.sweeps import Summary, listed_price
+    from dpexp.sweeps import Summary, listed_charges, listed_price, runs_as_charged
 
     hydra = current_hydra()
 
@@ -141,7 +141,9 @@ def _closing_listed(parent: "Parent", listing: Listing, config: DictConfig) -> C
         made = (composed_experiment(hydra, job, config.hydra.job.config_name) for job in listing.jobs)
         jobs = {n: job for n, job in enumerate(made) if job.config["task"]["_target_"] == _TRAINING}
         children = parent.children
-        return Summary(children=children, listed=len(jobs), price=listed_price(children, jobs))
+        charged = listed_charges(children, jobs)
+        price = listed_price(children, jobs, charged)
+        return Summary(runs=runs_as_charged(children, charged), listed=len(jobs), price=price)
 
     return functools.partial(_close, parent, summary, "The same command with resume=last does what is left.")
 
@@ -159,12 +161,12 @@ def _check_unchanged(listing: Listing, config: DictConfig, hydra: Hydra) -> None
 
 
 def _closing_adaptive(parent: "Parent", shared: "DatasetBudget", trials: int | None) -> Callable[..., None]:
-    from dpexp.sweeps import Summary, adaptive_price
+    from dpexp.sweeps import Summary, adaptive_price, runs_as_recorded
 
     def summary() -> "Summary":
         children = parent.children
         price = adaptive_price(children, shared, parent.tracking.folder)
-        return Summary(children=children, listed=trials, price=price)
+        return Summary(runs=runs_as_recorded(children), listed=trials, price=price)
 
     return functools.partial(_close, parent, summary, "")
 
@@ -189,22 +191,26 @@ def _close(
             raise
         print(f"Sweep {parent.run.run_id} has no price yet. {failure}", file=sys.stderr)
     else:
-        print(f"\nSweep {parent.run.run_id}: {found.in_words}")
-        _show_view(parent)
+        _show(parent, found)
         if error is None and not found.complete:
             raise JobFailed("A launcher or sweeper passed over it.")
     if error is not None and after_an_error:
         print(after_an_error)
 
 
-def _show_view(parent: "Parent") -> None:
+def _show(parent: "Parent", summary: "Summary") -> None:
+    """Each run, the price of all, and where to look at them."""
     from rich.console import Console
 
     from dpexp.console import show_links
+    from dpexp.sweeps import as_table
     from dpexp.tracking import shown_uri, view_link
 
+    console = Console()
+    console.print(as_table(summary.runs))
+    print(f"Sweep {parent.run.run_id}: {summary.in_words}")
     uri = shown_uri(parent.tracking.resolved_uri)
-    show_links(Console(), uri, [view_link(uri, parent.run.experiment_id)])
+    show_links(console, uri, [view_link(uri, parent.run.experiment_id)])
     print(f"python -m dpexp task=report task.sweep={parent.run.run_id}")
 
 

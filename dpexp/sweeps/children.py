@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from dpexp.ledger import ledger_of
+from dpexp.tracking import all_pages
 from dpexp.tracking.tags import JOB_TAG, PARENT_TAG, PLAN_TAG, SWEEP_TAG
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 __all__ = ["Child", "children_of"]
-
-_PAGE = 1000
 
 
 @final
@@ -27,6 +26,7 @@ class Child:
         status: As MLflow says it: `FINISHED`, `FAILED`, `KILLED` or `RUNNING`.
         deleted: Somebody deleted it: it is not gone on with, and what it released stays released.
         tags: Its tags.
+        metrics: Last values, as MLflow shows them: to be shown, and never to be counted with.
     """
 
     run_id: str
@@ -34,6 +34,7 @@ class Child:
     status: str
     deleted: bool
     tags: Mapping[str, str]
+    metrics: Mapping[str, float]
 
     @property
     def finished(self) -> bool:
@@ -52,21 +53,14 @@ def children_of(client: "MlflowClient", experiment_id: str, sweep: str) -> list[
     """All runs of a sweep, the newest first, whatever became of them, deleted ones too."""
     from mlflow.entities import ViewType
 
-    found: list[Child] = []
-    token = None
-    while True:
-        page = client.search_runs(
-            [experiment_id],
-            filter_string=f"tags.`{SWEEP_TAG}` = '{sweep}' and tags.`{PARENT_TAG}` = '{sweep}'",
-            run_view_type=ViewType.ALL,
-            max_results=_PAGE,
-            order_by=["attributes.start_time DESC"],
-            page_token=token,
-        )
-        found += map(_child, page)
-        token = page.token
-        if not token:
-            return found
+    found = all_pages(
+        client.search_runs,
+        [experiment_id],
+        filter_string=f"tags.`{SWEEP_TAG}` = '{sweep}' and tags.`{PARENT_TAG}` = '{sweep}'",
+        run_view_type=ViewType.ALL,
+        order_by=["attributes.start_time DESC"],
+    )
+    return list(map(_child, found))
 
 
 def _child(run: Any) -> Child:
@@ -76,4 +70,5 @@ def _child(run: Any) -> Child:
         status=run.info.status,
         deleted=run.info.lifecycle_stage == "deleted",
         tags=dict(run.data.tags),
+        metrics=dict(run.data.metrics),
     )

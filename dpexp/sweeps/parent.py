@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, final
 
 from dpexp import _validate
 from dpexp.sweeps.children import Child, children_of
+from dpexp.sweeps.runs import as_csv
 from dpexp.sweeps.summary import Summary
 from dpexp.sweeps.ticket import Ticket
 from dpexp.tracking import MLflowTracking, Run, runs_like, shown_uri
@@ -70,6 +71,7 @@ class Parent:
         """Stores what the sweep came to so far."""
         self.run.record(self.run.last_step + 1, summary.metrics)
         self.run.log_text(f"{summary.in_words}\n", "sweep_price.txt")
+        self.run.log_text(as_csv(summary.runs), "sweep_runs.csv")
 
     def withdraw_price(self) -> None:
         """What an earlier attempt cost bounds nothing any more, until the sweep is priced again."""

@@ -12,9 +12,10 @@ from dpexp.experiment import Experiment
 from dpexp.ledger import Terms, charged_phases, ledger_of
 from dpexp.price import Charged, Price, price_of
 from dpexp.sweeps.children import Child
+from dpexp.sweeps.runs import RunOfSweep
 from dpexp.tracking.tags import COMMAND_TAG, PLAN_TAG
 
-__all__ = ["Summary", "adaptive_price", "listed_price"]
+__all__ = ["Summary", "adaptive_price", "listed_charges", "listed_price"]
 
 _LISTED = "All jobs are charged whole, since they were listed beforehand."
 
@@ -25,24 +26,24 @@ class Summary:
     """A sweep at its end.
 
     Attributes:
-        children: All its runs.
+        runs: All of them.
         listed: How many jobs there were to be; None where nobody knew beforehand.
         price: Of everything that they release.
     """
 
-    children: Sequence[Child]
+    runs: Sequence[RunOfSweep]
     listed: int | None
     price: Price
 
     @property
     def begun(self) -> int:
         """Jobs that have a run."""
-        return len({child.job for child in self.children})
+        return len({run.child.job for run in self.runs})
 
     @property
     def finished(self) -> int:
         """Jobs of which one came to its end."""
-        return len({child.job for child in self.children if child.finished})
+        return len({run.child.job for run in self.runs if run.child.finished})
 
     @property
     def complete(self) -> bool:
@@ -75,7 +76,9 @@ class Summary:
         return f"{words}. {self.price.in_words('The whole sweep')}"
 
 
-def listed_price(children: Sequence[Child], jobs: Mapping[int, Experiment]) -> Price:
+def listed_price(
+    children: Sequence[Child], jobs: Mapping[int, Experiment], charged: Mapping[str, Charged]
+) -> Price:
     """The price of runs that were all listed before the first one was started.
 
     Those that did not begin are charged too: which of them are left out was chosen, or may have been, after
@@ -84,6 +87,17 @@ def listed_price(children: Sequence[Child], jobs: Mapping[int, Experiment]) -> P
     Args:
         children: All runs of the sweep.
         jobs: What each job on the list trains, by its number.
+        charged: As `listed_charges` finds it.
+    """
+    begun = [child.job for child in children if child.run_id in charged]
+    others = [part for number in sorted(jobs.keys() - set(begun)) for part in _whole(jobs[number])]
+    price = price_of([*charged.values(), *others])
+    done = {child.job for child in children if child.finished}
+    return price if jobs.keys() <= done else replace(price, remark=f"{_LISTED} {price.remark}".rstrip())
+
+
+def listed_charges(children: Sequence[Child], jobs: Mapping[int, Experiment]) -> dict[str, Charged]:
+    """What each run that may have released anything is charged, by its id, in the order of the jobs.
 
     Raises:
         UserError: A run was made under another configuration than its command line makes now.
@@ -91,12 +105,7 @@ def listed_price(children: Sequence[Child], jobs: Mapping[int, Experiment]) -> P
     """
     in_order = sorted(children, key=lambda child: child.job)  # sums do not depend on who was first
     begun = [child for child in in_order if child.begun(jobs[child.job].tracking.folder)]
-    charged = [_charged(child, jobs[child.job]) for child in begun]
-    for number in jobs.keys() - {child.job for child in begun}:
-        charged += _whole(jobs[number])
-    price = price_of(charged)
-    done = {child.job for child in children if child.finished}
-    return price if jobs.keys() <= done else replace(price, remark=f"{_LISTED} {price.remark}".rstrip())
+    return {child.run_id: _charged(child, jobs[child.job]) for child in begun}
 
 
 def adaptive_price(children: Sequence[Child], budget: DatasetBudget, outputs: Path) -> Price:

@@ -50,7 +50,7 @@ def test_an_error_in_pricing_hides_no_other_and_withdraws_what_was_claimed(
     assert parent.data.metrics["sweep/epsilon_all"] > 0
     capsys.readouterr()
 
-    def lost(children, jobs):
+    def lost(children, jobs, charged):
         raise LedgerError("The ledger is gone.")
 
     monkeypatch.setattr("dpexp.sweeps.listed_price", lost)
@@ -84,7 +84,7 @@ def test_a_search_without_values_is_refused_before_anything_is_spent(dpexp, stor
 
 
 def test_a_run_has_begun_when_its_ledger_says_so(tmp_path):
-    run = Child(run_id="one", job=0, status="FAILED", deleted=False, tags={})
+    run = Child(run_id="one", job=0, status="FAILED", deleted=False, tags={}, metrics={})
     assert not run.begun(tmp_path)
     (tmp_path / "ledgers").mkdir()
     (tmp_path / "ledgers" / "one.ledger").touch()
@@ -123,4 +123,6 @@ def test_a_search_costs_the_budget_that_all_its_runs_were_charged_to_on_record(
 
 
 def _child(run_id):
-    return Child(run_id=run_id, job=0, status="FAILED", deleted=False, tags={"dpexp.plan_hash": "0"})
+    return Child(
+        run_id=run_id, job=0, status="FAILED", deleted=False, tags={"dpexp.plan_hash": "0"}, metrics={}
+    )

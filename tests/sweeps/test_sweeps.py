@@ -34,7 +34,20 @@ def test_a_grid_is_one_parent_with_a_run_for_each_job_and_the_price_of_all(dpexp
     metrics = parent.data.metrics
     assert metrics["sweep/epsilon_all"] == metrics["sweep/epsilon_best"] == _price_of_four()
     assert (metrics["sweep/jobs"], metrics["sweep/failed"], metrics["sweep/delta"]) == (4, 0, 1e-5)
-    assert "4 runs on the same rows together cost" in " ".join(capsys.readouterr().out.split())
+    said = capsys.readouterr().out
+    assert "4 runs on the same rows together cost" in " ".join(said.split())
+
+    runs = store.table(parent)
+    for row, child, sigma in zip(runs, children, (2, 2, 4, 4), strict=True):
+        plan = _smoke_plan(sigma)
+        alone = float(total(plan.guarantee.open_account(plan.guarantee.accountant), list(plan.phases(2))))
+        assert float(row["epsilon"]) == alone == child.data.metrics["final/epsilon"]
+        assert float(row["accuracy"]) == child.data.metrics["final/accuracy"]
+        assert (row["run_id"], row["command"]) == (child.info.run_id, child.data.tags["dpexp.command"])
+    lines = [line for line in said[said.index("Each run alone") :].splitlines() if "FINISHED" in line]
+    assert [line.replace("│", " ").split()[1:3] for line in lines] == [
+        [f"privacy.noise_multiplier={sigma}", f"seed={seed}"] for sigma in (2, 4) for seed in (0, 1)
+    ]
 
 
 def _price_of_four():
@@ -67,6 +80,8 @@ def test_a_failed_job_stops_no_other_and_resume_does_it_alone(
         "FINISHED",
     ]
     price = parent.data.metrics["sweep/epsilon_all"]
+    failed, done = store.table(parent)[2:]
+    assert failed["epsilon"] == done["epsilon"]  # charged whole
     assert parent.data.metrics["sweep/failed"] == 1
 
     assert dpexp(*FOUR, "resume=last") == 0
