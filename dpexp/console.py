@@ -17,7 +17,7 @@ from dpexp.accounting.figures import Curve
 from dpexp.experiment import Experiment, Result
 from dpexp.plan import Group, Guarantee, PrivacyPlan
 from dpexp.planning import PlanFigures
-from dpexp.tracking import shown_uri, ui_address, view_link
+from dpexp.tracking import run_link, shown_uri, view_link
 
 __all__ = [
     "calibration_table",
@@ -114,11 +114,8 @@ def show_result(console: Console, result: Result) -> None:
     console.print(
         Panel("\n".join([*lines, "", result.statement.strip()]), title="Result", title_align="left")
     )
-    run = (
-        f"experiments/{result.experiment_id}/runs/{result.run_id}/model-metrics?workflowType=machine_learning"
-    )
     links = [
-        f"{ui_address(result.tracking_uri)}/#/{run}",
+        run_link(result.tracking_uri, result.experiment_id, result.run_id),
         view_link(result.tracking_uri, result.experiment_id),
     ]
     show_links(console, result.tracking_uri, links)

@@ -9,6 +9,7 @@ from typing import final
 from rich.console import Console
 
 from dpexp import _validate
+from dpexp.console import show_links
 from dpexp.experiment import Whole
 from dpexp.selection.apart import features_in
 from dpexp.selection.candidate import Candidate
@@ -18,6 +19,7 @@ from dpexp.selection.selection import Selection
 from dpexp.selection.trial import Kept, run_trial
 from dpexp.selection.vault import Vault, private_root
 from dpexp.selection.words import selection_table, statement, words_of_result
+from dpexp.tracking import Run, run_link, shown_uri
 
 __all__ = ["Selected", "select"]
 
@@ -35,6 +37,7 @@ class Selected:
         epsilon: The certified ε at δ of the whole selection.
         delta: δ.
         run_id: The MLflow run.
+        experiment_id: Its MLflow experiment.
         statement: The guarantee in words.
     """
 
@@ -43,6 +46,7 @@ class Selected:
     epsilon: float
     delta: float
     run_id: str
+    experiment_id: str
     statement: str
 
 
@@ -72,6 +76,8 @@ def select(selection: Selection, *, resume: str | None = None) -> Selected:
         vault.write(replace(vault.record, released=True))
     winner = None if selected.overrides is None else _at(selection, selected.overrides)
     console.print(words_of_result(selection, winner, selected.accuracy, selected.run_id))
+    uri = shown_uri(selection.experiment.tracking.resolved_uri)
+    show_links(console, uri, [run_link(uri, selected.experiment_id, selected.run_id)])
     return selected
 
 
@@ -134,22 +140,21 @@ def _release(vault: Vault, selection: Selection) -> Selected:
         vault.write(replace(vault.record, run_id=run.run_id))
         if best is None:
             release_nothing(run, selection)
-            return _selected(selection, None, None, run.run_id)
+            return _selected(selection, None, None, run)
         winner = selection.candidates[vault.record.trials[best].point]
         kept = Kept.of(vault.trial(best))
         release_best(run, selection, winner, kept)
-        return _selected(selection, winner, kept.metrics.get("final/accuracy"), run.run_id)
+        return _selected(selection, winner, kept.metrics.get("final/accuracy"), run)
 
 
-def _selected(
-    selection: Selection, winner: Candidate | None, accuracy: float | None, run_id: str
-) -> Selected:
+def _selected(selection: Selection, winner: Candidate | None, accuracy: float | None, run: Run) -> Selected:
     return Selected(
         overrides=None if winner is None else winner.overrides,
         accuracy=accuracy,
         epsilon=float(selection.cost.whole),
         delta=selection.delta,
-        run_id=run_id,
+        run_id=run.run_id,
+        experiment_id=run.experiment_id,
         statement=statement(selection, winner),
     )
 

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit, urlunsplit
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-__all__ = ["VIEW_NAME", "VIEW_TAG", "has_view", "save_view", "ui_address", "view_link"]
+__all__ = ["VIEW_NAME", "VIEW_TAG", "has_view", "run_link", "save_view", "ui_address", "view_link"]
 
 _log = logging.getLogger(__name__)
 VIEW_NAME = "Privacy-utility"
@@ -92,6 +92,18 @@ def view_link(uri: str, experiment_id: str) -> str:
     """
     query = f"workflowType=machine_learning&viewStateShareKey={_KEY}&compareRunsMode=CHART"
     return f"{ui_address(uri)}/#/experiments/{experiment_id}/runs?{query}"
+
+
+def run_link(uri: str, experiment_id: str, run_id: str) -> str:
+    """Where the metrics of a run are.
+
+    Args:
+        uri: The store, or the address of its UI.
+        experiment_id: Its MLflow experiment.
+        run_id: The run.
+    """
+    place = f"experiments/{experiment_id}/runs/{run_id}/model-metrics"
+    return f"{ui_address(uri)}/#/{place}?workflowType=machine_learning"
 
 
 def ui_address(uri: str) -> str:
