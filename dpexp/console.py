@@ -216,6 +216,7 @@ def _data_rows(experiment: Experiment) -> list[tuple[str, str]]:
     data = experiment.data
     validation = f"the last {data.validation:,} training rows" if data.validation else "the test split"
     rows = [("data", f"{data.name}; val/* is {validation}, declared {data.validation_privacy}")]
+    rows += [("features", f"{words}, declared public") for words in experiment.declared_public]
     if experiment.strict:
         rows.append(("strict", "only what ε covers is recorded or shown; noise is secure, whatever was set"))
     ignored = ", ".join(f"{key}={value}" for key, value in experiment.ignored().items())

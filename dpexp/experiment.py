@@ -17,7 +17,7 @@ from dpexp.defaults import (
     default_trainer,
     own_learning_rate,
 )
-from dpexp.features import Features, NoFeatures
+from dpexp.features import Features, NoFeatures, TakesPublic
 from dpexp.lots import PoissonSampling, Sampling
 from dpexp.options import Options
 from dpexp.plan import PrivacyPlan
@@ -232,6 +232,11 @@ class Experiment:
             releases=self.features.releases,
             budget=self.budget,
         )
+
+    @property
+    def declared_public(self) -> tuple[str, ...]:
+        """What its features were made from that is declared public, in words."""
+        return self.features.declared_public if isinstance(self.features, TakesPublic) else ()
 
     def evaluates(self, split: str) -> bool:
         """Whether `validation` or `test` rows are looked at: in strict mode, only those declared public.

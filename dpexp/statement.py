@@ -46,8 +46,14 @@ def statement(experiment: Experiment, plan: PrivacyPlan, ledger: Ledger) -> str:
     )
     paragraphs = [words.rstrip()]
     paragraphs += [_forfeited(guarantee, ledger)] if ledger.lost else []
+    paragraphs += [_public(experiment)] if experiment.declared_public else []
     paragraphs += [_strictness(experiment)] if experiment.strict else []
     return "\n\n".join(paragraphs)
+
+
+def _public(experiment: Experiment) -> str:
+    sources = "; ".join(experiment.declared_public)
+    return f"Features: {sources}. These data were declared public, and nothing here protects their rows."
 
 
 def _strictness(experiment: Experiment) -> str:

@@ -80,6 +80,18 @@ def small_mnist(tmp_path_factory):
     return [f"data.root={folder}", *overrides]
 
 
+@pytest.fixture(scope="session")
+def small_cifar10(tmp_path_factory):
+    """Overrides that make `data=cifar10` read small files of the original format: 200 training rows."""
+    return files.overrides("data", tmp_path_factory.mktemp("cifar10"), files.cifar10())
+
+
+@pytest.fixture(scope="session")
+def small_cifar100(tmp_path_factory):
+    """The same for the public data set of `features=pretrained_cifar100`."""
+    return files.overrides("features.public", tmp_path_factory.mktemp("cifar100"), files.cifar100())
+
+
 @pytest.fixture
 def dpexp(monkeypatch):
     """Runs the command line in this process; returns its exit code."""

@@ -45,10 +45,20 @@ def changes_of(experiment):
     [(experiment, changes) for experiment in EXPERIMENTS for changes in changes_of(experiment)],
     ids=lambda value: value if isinstance(value, str) else " ".join(value) or "as is",
 )
-def test_every_experiment_trains_for_two_lots(dpexp, outputs, small_mnist, experiment, changes):
+def test_every_experiment_trains_for_two_lots(
+    dpexp, outputs, small_mnist, small_cifar10, small_cifar100, experiment, changes
+):
     at_hand = ["data=digits", "privacy.lot_size=200"]  # in place of what would have to be fetched
     replaced = {"mnist": small_mnist, "fashion_mnist": small_mnist, "census": at_hand, "imdb": at_hand}
-    data = replaced.get(composed(f"+experiment={experiment}").data.name, [])
+    replaced |= {"cifar10": [*small_cifar10, "privacy.lot_size=4"]}
+    config = composed(f"+experiment={experiment}", *changes)
+    data = replaced.get(config.data.name, [])
+    public = config.features.get("public") and config.features.public.name
+    small = {
+        "cifar100": small_cifar100,
+        "fashion_mnist": [o.replace("data.", "features.public.") for o in small_mnist],
+    }
+    data = [*data, *(["features.epochs=1", *small[public]] if public else [])]
     overrides = ["privacy.steps=2", "trainer.val_check_interval=1", "trainer=cpu"]
     assert dpexp(f"+experiment={experiment}", *overrides, *data, *changes) == 0
 
@@ -69,6 +79,7 @@ def test_every_experiment_says_what_it_reproduces_and_is_a_short_delta(experimen
     assert lines[1].startswith("# ")
     assert len(lines) <= 50
     assert "_target_" not in text
+    assert "model" not in yaml.safe_load(text), "sizes belong to the model's file: any model= can then follow"
 
 
 def test_the_keys_of_privacy_are_the_same_with_and_without():

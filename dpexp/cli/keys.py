@@ -1,7 +1,7 @@
 """No key is merged silently: every one must be a parameter of the object that its group makes."""
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +9,10 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from dpexp import _validate
+from dpexp.folders import conf_dir
 from dpexp.trust import trusted_object
 
-__all__ = ["check_group", "check_root"]
+__all__ = ["check_group", "check_root", "refuse_null_groups"]
 
 
 def check_root(config: DictConfig, folder: Path) -> None:
@@ -24,6 +25,15 @@ def check_root(config: DictConfig, folder: Path) -> None:
 def check_group(config: DictConfig, group: str) -> None:
     """Refuses keys of a group that its constructor does not take, and misses those it needs."""
     _check_node(group, _plain(config[group], resolve=True))
+
+
+def refuse_null_groups(arguments: Sequence[str]) -> None:
+    """Refuses `model=null`, which Hydra takes in files only, and answers with a traceback."""
+    for argument in arguments:
+        group, _, value = argument.partition("=")
+        if value == "null" and (conf_dir() / group).is_dir():
+            hint = f"~{group} leaves the group out; +{group}._target_=mine.Class and so on then make it anew."
+            raise _validate.refuse(group, None, "the name of a file", hint)
 
 
 def _check_node(path: str, node: Any) -> None:
@@ -64,6 +74,8 @@ def _refuse_unknown(prefix: str, node: Mapping[str, Any], allowed: set[str]) -> 
         if key not in allowed and not str(key).startswith("_"):
             expected = f"a key that is taken: {', '.join(sorted(allowed))}"
             hint = _validate.did_you_mean(str(key), allowed)
+            if prefix:  # of a group, whose file or experiment may have been written for another _target_
+                hint = f"{hint} ~{prefix}{key} leaves it out.".lstrip()
             raise _validate.refuse(f"{prefix}{key}", node[key], expected, hint)
 
 

@@ -25,12 +25,12 @@ def _scattering_dimensions(shape: Any, scales: Any, angles: Any) -> int | None:
         return None  # the features refuse what is wrong, by its name
 
 
-def _pretrained_dimensions(shape: Any, channels: Any) -> int | None:
+def _pretrained_dimensions(shape: Any, channels: Any, crop: Any) -> int | None:
     from dpexp._validate import UserError
     from dpexp.features.pretrained import pretrained_dimensions
 
     try:
-        return pretrained_dimensions(list(shape), list(channels))
+        return pretrained_dimensions(list(shape), list(channels), crop)
     except (TypeError, UserError):
         return None
 

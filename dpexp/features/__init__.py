@@ -4,7 +4,7 @@ from dpexp.features.cache import FeatureCache
 from dpexp.features.centering import PrivateCentering
 from dpexp.features.chain import Chain
 from dpexp.features.dp_pca import DPPCA
-from dpexp.features.features import Features, FittedFeatures, KeepsFitted, NoFeatures
+from dpexp.features.features import Features, FittedFeatures, KeepsFitted, NoFeatures, TakesPublic
 from dpexp.features.images import scattering_dimensions
 from dpexp.features.normalization import GroupNormalization, PrivateNormalization
 from dpexp.features.pretrained import Pretrained, pretrained_dimensions
@@ -25,6 +25,7 @@ __all__ = [
     "PrivateNormalization",
     "RandomProjection",
     "Scattering",
+    "TakesPublic",
     "pretrained_dimensions",
     "scattering_dimensions",
 ]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dpexp import _validate
 from dpexp.accounting import Release
-from dpexp.features.features import Features, FittedFeatures, Inputs, check_dimensions
+from dpexp.features.features import Features, FittedFeatures, Inputs, TakesPublic, check_dimensions
 from dpexp.noise import Noise, NoNoise
 
 if TYPE_CHECKING:
@@ -126,6 +126,12 @@ class Chain:
             for name, stage in self._stages.items()
             for release in stage.releases
         )
+
+    @property
+    def declared_public(self) -> tuple[str, ...]:
+        """What any stage was made from."""
+        public = (stage for stage in self._stages.values() if isinstance(stage, TakesPublic))
+        return tuple(words for stage in public for words in stage.declared_public)
 
     def fit(self, inputs: Inputs, noise: Noise) -> FittedFeatures:
         """Fits the stages in order. Rows are transformed only as far as a stage is fitted to them."""

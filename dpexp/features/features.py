@@ -20,6 +20,7 @@ __all__ = [
     "Inputs",
     "KeepsFitted",
     "NoFeatures",
+    "TakesPublic",
     "check_dimensions",
     "check_width",
 ]
@@ -92,6 +93,16 @@ class KeepsFitted(Protocol):
         ...
 
 
+@runtime_checkable
+class TakesPublic(Protocol):
+    """Features made from data that the user declares public: the statement says so."""
+
+    @property
+    def declared_public(self) -> tuple[str, ...]:
+        """What was made from which data, in words; one entry for each."""
+        ...
+
+
 @final
 @dataclass(frozen=True, kw_only=True)
 class NoFeatures:
@@ -111,6 +122,7 @@ class NoFeatures:
     num_examples: Any = None
     key: Any = None
     stages: Any = None
+    crop: Any = None
     channels: Any = None
     public: Any = None
     private: Any = None

@@ -37,6 +37,19 @@ class ImageShape:
         """Values per image."""
         return self.channels * self.height * self.width
 
+    def cropped(self, key: str, side: int | None) -> "ImageShape":
+        """Of the middle, `side` pixels high and wide; itself where that is None.
+
+        Raises:
+            UserError: The image has no such middle.
+        """
+        if side is None:
+            return self
+        side = _validate.integer(key, side, at_least=1)
+        if side > min(self.height, self.width):
+            raise _validate.refuse(key, side, f"at most {min(self.height, self.width)}, the pixels there are")
+        return ImageShape(channels=self.channels, height=side, width=side)
+
     def padded(self, scales: int) -> tuple[int, int]:
         """Height and width with at least 2^J reflected pixels in all: a multiple of 2^J (Kymatio's rule)."""
         height, width = (

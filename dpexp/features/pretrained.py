@@ -38,6 +38,7 @@ class Pretrained:
     Attributes:
         inputs: Values per row.
         shape: Of the images: [height, width] or [channels, height, width].
+        crop: Pixels a side that are looked at, in the middle; None for all.
         channels: That come out of each 5×5 convolution; each is followed by a 2×2 pool.
         dimensions: Values per row that come out.
         public: The data set that is declared public.
@@ -58,13 +59,14 @@ class Pretrained:
     lr: float
     key: int = 0
     cache: bool = True
+    crop: int | None = None
 
     def __post_init__(self) -> None:
         image = ImageShape.of("features.shape", self.shape)
         if image.values != self.inputs:
             expected = f"a shape of data.dimensions = {self.inputs} values"
             raise _validate.refuse("features.shape", self.shape, expected)
-        values = pretrained_dimensions(self.shape, self.channels)
+        values = pretrained_dimensions(self.shape, self.channels, self.crop)
         if values < 1:
             expected = "fewer layers: each halves the image"
             raise _validate.refuse("features.channels", self.channels, expected)
@@ -86,12 +88,17 @@ class Pretrained:
         """Nothing."""
         return ()
 
+    @property
+    def declared_public(self) -> tuple[str, ...]:
+        """The data set that the layers were trained on."""
+        return (f"convolutional layers trained on {self.public.name}",)
+
     def fit(self, inputs: Inputs, noise: Noise) -> PublicMap:
         """Trains the layers on public rows, or finds them in the cache. Private rows are not looked at."""
         weights = self._weights()
         return PublicMap(
             name="pretrained layers",
-            identity=f"pretrained {self.shape} {list(self.channels)} {_digest(weights)}",
+            identity=f"pretrained {self._geometry} {_digest(weights)}",
             dimensions=self.dimensions,
             make=lambda: self._layers().load(weights),
             cache=FeatureCache.of_user() if self.cache else None,
@@ -124,7 +131,7 @@ class Pretrained:
             return trained(rows)
         size = sum(parameter.numel() for parameter in layers.parameters())
         identity = (
-            f"layers {self.shape} {list(self.channels)} epochs={self.epochs} lr={self.lr!r} key={self.key} "
+            f"layers {self._geometry} epochs={self.epochs} lr={self.lr!r} key={self.key} "
             f"targets={_digest(train.targets)} by {code_version()}"
         )
         return FeatureCache.of_user().get(identity, rows, (1, size), trained)
@@ -132,12 +139,16 @@ class Pretrained:
     def _layers(self) -> "ConvolutionalLayers":
         from dpexp.features.public_network import ConvolutionalLayers  # imports torch
 
-        return ConvolutionalLayers(ImageShape.of("features.shape", self.shape), self.channels)
+        return ConvolutionalLayers(ImageShape.of("features.shape", self.shape), self.channels, self.crop)
+
+    @property
+    def _geometry(self) -> str:
+        return f"{self.shape} crop={self.crop} channels={list(self.channels)}"
 
 
-def pretrained_dimensions(shape: Any, channels: Sequence[int]) -> int:
+def pretrained_dimensions(shape: Any, channels: Sequence[int], crop: int | None = None) -> int:
     """Values per image after the last layer."""
-    image = ImageShape.of("features.shape", shape)
+    image = ImageShape.of("features.shape", shape).cropped("features.crop", crop)
     if isinstance(channels, str) or not isinstance(channels, Sequence) or not channels:
         raise _validate.refuse("features.channels", channels, "a list of whole numbers, such as [32, 64]")
     counts = [_validate.integer("features.channels", count, at_least=1) for count in channels]

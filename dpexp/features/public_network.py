@@ -26,11 +26,15 @@ class ConvolutionalLayers(nn.Module):
     Args:
         shape: Of the images.
         channels: That come out of each layer.
+        crop: Pixels a side that are looked at, in the middle; None for all.
     """
 
-    def __init__(self, shape: ImageShape, channels: Sequence[int]) -> None:
+    def __init__(self, shape: ImageShape, channels: Sequence[int], crop: int | None = None) -> None:
         super().__init__()
         self._shape = (shape.channels, shape.height, shape.width)
+        seen = shape.cropped("features.crop", crop)
+        top, left = (shape.height - seen.height) // 2, (shape.width - seen.width) // 2
+        self._rows, self._columns = slice(top, top + seen.height), slice(left, left + seen.width)
         layers: list[nn.Module] = []
         for before, after in zip([shape.channels, *channels], channels, strict=False):
             layers += [nn.Conv2d(before, after, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2)]
@@ -38,7 +42,8 @@ class ConvolutionalLayers(nn.Module):
 
     def forward(self, rows: Tensor) -> Tensor:
         """Features (n, channels·height·width) of rows (n, …)."""
-        features: Tensor = self.layers(rows.reshape(-1, *self._shape)).flatten(1)
+        images = rows.reshape(-1, *self._shape)[:, :, self._rows, self._columns]
+        features: Tensor = self.layers(images).flatten(1)
         return features
 
     def load(self, weights: NDArray[np.float32]) -> Self:

@@ -38,6 +38,43 @@ FILES = {
 }
 
 
+def coloured(rows, classes, seed=0):
+    """Noisy images of one colour, which is the class: shape (rows, 3, 32, 32); and their classes."""
+    rng = np.random.default_rng(seed)
+    classes = np.arange(rows) % classes
+    levels = np.stack([classes % 3, classes // 3 % 3, classes // 9], axis=1)
+    pixels = 40 + 85 * levels[:, :, None, None] + 20 * rng.standard_normal((rows, 3, 32, 32))
+    return pixels.clip(0, 255).astype(np.uint8), classes
+
+
+def cifar_records(pixels, *labels):
+    """A file of records as those of CIFAR: bytes of label, then three planes."""
+    columns = [np.asarray(column, np.uint8)[:, None] for column in labels]
+    return np.hstack([*columns, pixels.reshape(len(pixels), -1)]).tobytes()
+
+
+def cifar10(rows_of_each=40):
+    """The six files of CIFAR-10, of ten classes that can be told apart."""
+    names = [*(f"data_batch_{number}.bin" for number in range(1, 6)), "test_batch.bin"]
+    return {name: cifar_records(*coloured(rows_of_each, 10, seed)) for seed, name in enumerate(names)}
+
+
+def cifar100(rows=200):
+    """The two files of CIFAR-100, of twenty classes."""
+    files = {}
+    for seed, name in enumerate(["train.bin", "test.bin"]):
+        pixels, classes = coloured(rows, 20, seed + 10)
+        files[name] = cifar_records(pixels, classes, classes)
+    return files
+
+
+def overrides(group, folder, files):
+    """What makes a data set read these files, which are placed in the folder."""
+    place(folder, files)
+    known = ",".join(f"{name}:{digest}" for name, digest in digests(files).items())
+    return [f"{group}.root={folder}", f"{group}.sha256={{{known}}}"]
+
+
 def digests(files):
     return {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
 

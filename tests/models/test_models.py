@@ -29,6 +29,8 @@ from tests.test_conf import composed
 ROWS = 5
 SMALL = {
     "mlp": (["model.hidden_units=[8]"], 16),
+    "mlp_small": ([], 16),
+    "mlp_cifar": ([], 16),
     "linear": ([], 16),
     "cnn_tanh": ([], 14 * 14),
     "cnn_cifar": (["model.crop=6", "model.hidden_units=8"], 3 * 8 * 8),
