@@ -11,11 +11,11 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
-from dpexp._validate import UserError
+from dpexp._validate import UserError, refuse
 from dpexp.augmentation import Views
 from dpexp.data import AnyExamples, Dataset, Examples, Rows, Splits
 from dpexp.data.reading import ReadByWorkers, Store, Tensors, Wanted, contents
-from dpexp.features import Features, FittedFeatures, NoFeatures
+from dpexp.features import Features, FittedFeatures, NoFeatures, TakesTokens
 from dpexp.ledger import Ledger
 from dpexp.lots import DrawnLot, LotSource
 from dpexp.noise import Noise
@@ -178,14 +178,22 @@ class LotDataModule(pl.LightningDataModule):
         """Refuses features that cannot be had of these examples, before anything is charged for them."""
         if isinstance(self._features, NoFeatures):
             return
-        if self._data.vocabulary is not None:
-            hint = "Features are computed from values, and token ids are names: use features=none."
-            raise UserError(f"features: found inputs that are token ids, expected values.\n{hint}")
+        self._check_tokens()
         if isinstance(train, Rows):
             raise UserError(
                 "features: found a data set that is read lot by lot, expected rows in memory, as features "
                 "are computed once, beforehand.\nSet data.in_memory to true, or use features=none."
             )
+
+    def _check_tokens(self) -> None:
+        found, features = self._data.vocabulary, self._features
+        if isinstance(features, TakesTokens):
+            if found != features.vocabulary:
+                expected = f"{features.vocabulary} token ids, which these features take"
+                raise refuse("features: data.vocabulary", found, expected, "Use data=imdb_wordpieces.")
+        elif found is not None:
+            hint = "Features are computed from values, and token ids are names: use features=none."
+            raise UserError(f"features: found inputs that are token ids, expected values.\n{hint}")
 
     def _fit(self, train: AnyExamples) -> FittedFeatures:
         for release in self._features.releases:

@@ -3,16 +3,24 @@
 import math
 from typing import Any
 
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 __all__ = ["register"]
 
 
 def register() -> None:
-    """Makes `${scattering_dimensions:…}`, `${pretrained_dimensions:…}` and `${times_root:…}` known."""
+    """Makes `${scattering_dimensions:…}`, `${pretrained_dimensions:…}` and the like known."""
+    OmegaConf.register_new_resolver("token_ids", _token_ids, replace=True)
     OmegaConf.register_new_resolver("scattering_dimensions", _scattering_dimensions, replace=True)
     OmegaConf.register_new_resolver("times_root", _times_root, replace=True)
     OmegaConf.register_new_resolver("pretrained_dimensions", _pretrained_dimensions, replace=True)
+
+
+def _token_ids(data: DictConfig) -> Any:
+    """How many token ids a data set declares; None where its inputs are values."""
+    encoding = data.get("encoding") or {}
+    declared = (data.get("tokens"), encoding.get("vocabulary"), encoding.get("buckets"))
+    return next((found for found in declared if found is not None), None)
 
 
 def _scattering_dimensions(shape: Any, scales: Any, angles: Any) -> int | None:

@@ -8,10 +8,12 @@ from dpexp.data.digits import Digits
 from dpexp.data.imdb import IMDB
 from dpexp.data.mnist import MNIST
 from dpexp.data.own import LightningData, TorchDataset
+from dpexp.data.package_files import PackageFiles
 from dpexp.data.published import published
 from dpexp.data.rows import Rows
 from dpexp.data.splits import AnyExamples, Examples, Splits
 from dpexp.data.text import HashedNgrams, HashedTokens
+from dpexp.data.word_pieces import WordPieces
 
 __all__ = [
     "CIFAR10",
@@ -27,8 +29,10 @@ __all__ = [
     "HashedNgrams",
     "HashedTokens",
     "LightningData",
+    "PackageFiles",
     "Rows",
     "Splits",
     "TorchDataset",
+    "WordPieces",
     "published",
 ]

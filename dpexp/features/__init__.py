@@ -4,8 +4,17 @@ from dpexp.features.cache import FeatureCache
 from dpexp.features.centering import PrivateCentering
 from dpexp.features.chain import Chain
 from dpexp.features.dp_pca import DPPCA
-from dpexp.features.features import Features, FittedFeatures, KeepsFitted, NoFeatures, TakesPublic
+from dpexp.features.efficientnet import EfficientNet
+from dpexp.features.features import (
+    Features,
+    FittedFeatures,
+    KeepsFitted,
+    NoFeatures,
+    TakesPublic,
+    TakesTokens,
+)
 from dpexp.features.images import scattering_dimensions
+from dpexp.features.minilm import MiniLM
 from dpexp.features.normalization import GroupNormalization, PrivateNormalization
 from dpexp.features.pretrained import Pretrained, pretrained_dimensions
 from dpexp.features.random_projection import RandomProjection
@@ -14,11 +23,13 @@ from dpexp.features.scattering import Scattering
 __all__ = [
     "DPPCA",
     "Chain",
+    "EfficientNet",
     "FeatureCache",
     "Features",
     "FittedFeatures",
     "GroupNormalization",
     "KeepsFitted",
+    "MiniLM",
     "NoFeatures",
     "Pretrained",
     "PrivateCentering",
@@ -26,6 +37,7 @@ __all__ = [
     "RandomProjection",
     "Scattering",
     "TakesPublic",
+    "TakesTokens",
     "pretrained_dimensions",
     "scattering_dimensions",
 ]

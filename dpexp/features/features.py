@@ -21,6 +21,7 @@ __all__ = [
     "KeepsFitted",
     "NoFeatures",
     "TakesPublic",
+    "TakesTokens",
     "check_dimensions",
     "check_width",
 ]
@@ -103,6 +104,16 @@ class TakesPublic(Protocol):
         ...
 
 
+@runtime_checkable
+class TakesTokens(Protocol):
+    """Features of rows of token ids; all others are computed from values."""
+
+    @property
+    def vocabulary(self) -> int:
+        """Number of token ids, the same as that of the data set."""
+        ...
+
+
 @final
 @dataclass(frozen=True, kw_only=True)
 class NoFeatures:
@@ -129,6 +140,8 @@ class NoFeatures:
     epochs: Any = None
     lr: Any = None
     cache: Any = None
+    size: Any = None
+    weights: Any = None
 
     def __post_init__(self) -> None:
         check_dimensions(self.dimensions, self.inputs, f"features.inputs = {self.inputs}")

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 from dpexp._validate import UserError
-from dpexp.data import IMDB, HashedNgrams, HashedTokens
+from dpexp.data import IMDB, HashedNgrams, HashedTokens, PackageFiles, WordPieces
 from dpexp.data.census_schema import COLUMNS, SCHEMA
+from dpexp.data.word_pieces import pieces, words
+from tests.data.files import digests, place
 
 TEXTS = ["A good film, a very good film.", "bad", "", "Don't watch it twice"]
 
@@ -105,3 +107,54 @@ def test_the_schema_of_the_census_has_as_many_words_as_documented():
     found = {name: str(column.width) for name, column in SCHEMA.items() if column.width > 1}
     assert found == documented
     assert len(COLUMNS) == 42
+
+
+PIECES = [
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "film",
+    "##s",
+    "un",
+    "##believ",
+    "##able",
+    ".",
+    "naive",
+    "你",
+    "$",
+    "5",
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Unbelievable FILMS.", ["un", "##believ", "##able", "film", "##s", "."]),
+        ("naïve\x00 \ufffd film\u200b", ["naive", "film"]),
+        ("film你film $5", ["film", "你", "film", "$", "5"]),
+        ("unknown " + "film" * 30, ["[UNK]", "[UNK]"]),  # the second has more than 100 letters
+        ("", []),
+    ],
+)
+def test_words_are_cut_into_the_longest_known_pieces(text, expected):
+    known = {piece: number for number, piece in enumerate(PIECES)}
+    assert [piece for word in words(text) for piece in pieces(word, known)] == expected
+
+
+def word_pieces(folder, **changes):
+    files = {"vocab.txt": "\n".join(PIECES).encode()}
+    place(folder, files)
+    where = {"name": "small", "root": str(folder), "pypi_package": None, "archive_sha256": "0" * 64}
+    keys = {"dimensions": 5, "vocabulary": len(PIECES), "files": PackageFiles(sha256=digests(files), **where)}
+    return WordPieces(**(keys | changes))
+
+
+def test_word_pieces_are_cut_and_padded_between_their_ends(tmp_path):
+    encoded = word_pieces(tmp_path).encode(["film", "films film film film", ""])
+    assert encoded.tolist() == [[2, 4, 3, 0, 0], [2, 4, 5, 4, 3], [2, 3, 0, 0, 0]]
+
+
+def test_another_vocabulary_than_declared_is_refused(tmp_path):
+    with pytest.raises(UserError, match=r"data\.encoding\.vocabulary = 9: expected 14, the lines of vocab"):
+        word_pieces(tmp_path, vocabulary=9).encode(["film"])
