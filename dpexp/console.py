@@ -14,6 +14,7 @@ from rich.table import Table
 from dpexp._validate import UserError
 from dpexp.accounting import Gaussian, Kind, PrivacyBound, Release, delta_warning
 from dpexp.accounting.figures import Curve
+from dpexp.data import Dataset
 from dpexp.experiment import Experiment, Result
 from dpexp.plan import Group, Guarantee, PrivacyPlan
 from dpexp.planning import PlanFigures
@@ -214,13 +215,22 @@ def _guarantee_rows(plan: PrivacyPlan, at_end: Sequence[PrivacyBound]) -> list[t
 
 def _data_rows(experiment: Experiment) -> list[tuple[str, str]]:
     data = experiment.data
-    validation = f"the last {data.validation:,} training rows" if data.validation else "the test split"
-    rows = [("data", f"{data.name}; val/* is {validation}, declared {data.validation_privacy}")]
+    validation = f"val/* is {_validation_in_words(data)}, declared {data.validation_privacy}"
+    rows = [("data", f"{data.name}; {validation}")]
     rows += [("features", f"{words}, declared public") for words in experiment.declared_public]
     if experiment.strict:
         rows.append(("strict", "only what ε covers is recorded or shown; noise is secure, whatever was set"))
     ignored = ", ".join(f"{key}={value}" for key, value in experiment.ignored().items())
     return [*rows, ("ignored keys", ignored)] if ignored else rows
+
+
+def _validation_in_words(data: Dataset) -> str:
+    if getattr(data, "held_out", None) is not None:
+        return "data.held_out"
+    if isinstance(data.validation, int):
+        return f"the last {data.validation:,} training rows" if data.validation else "the test split"
+    [(rule, value)] = data.validation.items()
+    return f"the training rows of {rule}: {value}"
 
 
 def _release_in_words(release: Release) -> str:

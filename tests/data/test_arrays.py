@@ -227,6 +227,51 @@ def test_a_table_without_rows_is_refused():
         arrays().load()
 
 
+SOUND = {"x": np.arange(40.0).reshape(20, 2), "y": np.arange(20) % 2, "who": np.arange(20)}
+
+
+def with_entry(name, place, value):
+    entries = SOUND[name].astype(float)
+    entries[place] = value
+    return {name: entries}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            with_entry("x", (3, 1), np.nan),
+            r"value 1 in row 3 \(from 0\) of 'x' of train\.npz = nan: expected a finite",
+        ),
+        (with_entry("x", (4, 0), np.inf), r"value 0 in row 4 \(from 0\) of 'x' of train\.npz = inf"),
+        (
+            with_entry("y", 7, 2),
+            r"label in row 7 \(from 0\) of 'y' of train\.npz = 2: expected a class in 0 … 1",
+        ),
+        (
+            with_entry("y", 7, np.nan),
+            r"label in row 7 \(from 0\) of 'y' of train\.npz = nan: expected a whole",
+        ),
+        (
+            with_entry("who", 9, 2),
+            r"id '2\.0' is in two splits: in row 2 \(from 0\) of 'x' of train\.npz and in row 9",
+        ),
+        (
+            {"x": np.zeros((20, 3))},
+            r"data\.dimensions = 2: expected 3, the numbers in a row of 'x' of train\.npz",
+        ),
+        ({"x": np.zeros((19, 2))}, r"rows of 'y' of train\.npz = 20: expected 19 labels"),
+        ({"y": np.zeros((20, 2))}, r"shape of 'y' of train\.npz = \(20, 2\): expected \(N,\)"),
+        ({"who": np.zeros(3)}, r"shape of data\.id in 'x' of train\.npz = \(3,\): expected \(20,\)"),
+        ({"x": np.zeros((0, 2)), "y": np.zeros(0), "who": np.zeros(0)}, r"'x' of train\.npz has no row"),
+    ],
+)
+def test_bad_arrays_are_refused_with_their_file_array_and_row(changes, message):
+    np.savez("train.npz", **(SOUND | changes))
+    with pytest.raises(UserError, match=message):
+        arrays(train="train.npz", inputs="x", target="y", id="who").load()
+
+
 def test_pickled_objects_are_refused_and_never_loaded(here):
     class Bomb:
         def __reduce__(self):

@@ -42,6 +42,23 @@ def test_a_lightning_data_module_trains(dpexp, outputs):
     assert dpexp(*TINY, *LOTS, *keys) == 0
 
 
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        (["data=digits", "data.validation=100"], "the last 100 training rows"),
+        (["data=digits", "data.validation={every: 5}"], "the training rows of every: 5"),
+        (["data=digits", "data.validation={hashed: 0.2}"], "the training rows of hashed: 0.2"),
+        (["data=digits"], "the test split, declared public"),
+        ([*OWN, f"+data.held_out._target_={HERE}.Numbered"], "data.held_out, declared private"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_the_plan_says_which_rows_are_for_validation(dpexp, outputs, capsys, keys, words):
+    assert dpexp(*TINY, "privacy.lot_size=4", "task=plan", *keys) == 0
+    printed = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert f"val/* is {words}" in printed
+
+
 def test_features_need_rows_in_memory(dpexp, outputs, capsys):
     pca = ["features=dp_pca", "features.components=2", "data.workers=0"]
     assert dpexp(*TINY, *LOTS, *OWN, *pca) == 1
