@@ -40,6 +40,19 @@ def changes_of(experiment):
             yield [f"{group}=none"]
 
 
+def small_public(features, small_mnist, small_cifar100):
+    """Small files, and one epoch of training, for layers that are trained on public data."""
+    stages = {"features": features} | {
+        f"features.stages.{k}": v for k, v in (features.get("stages") or {}).items()
+    }
+    [trained] = [path for path, stage in stages.items() if stage.get("public")] or [None]
+    if trained is None:
+        return []
+    mnist = [override.replace("data.", f"{trained}.public.", 1) for override in small_mnist]
+    small = {"cifar100": small_cifar100, "fashion_mnist": mnist}
+    return [f"{trained}.epochs=1", *small[stages[trained].public.name]]
+
+
 @pytest.mark.parametrize(
     ("experiment", "changes"),
     [(experiment, changes) for experiment in EXPERIMENTS for changes in changes_of(experiment)],
@@ -53,12 +66,7 @@ def test_every_experiment_trains_for_two_lots(
     replaced |= {"cifar10": [*small_cifar10, "privacy.lot_size=4"]}
     config = composed(f"+experiment={experiment}", *changes)
     data = replaced.get(config.data.name, [])
-    public = config.features.get("public") and config.features.public.name
-    small = {
-        "cifar100": small_cifar100,
-        "fashion_mnist": [o.replace("data.", "features.public.") for o in small_mnist],
-    }
-    data = [*data, *(["features.epochs=1", *small[public]] if public else [])]
+    data = [*data, *small_public(config.features, small_mnist, small_cifar100)]
     overrides = ["privacy.steps=2", "trainer.val_check_interval=1", "trainer=cpu"]
     assert dpexp(f"+experiment={experiment}", *overrides, *data, *changes) == 0
 
