@@ -19,8 +19,11 @@ __all__ = ["Factors", "Outer", "PerExample", "Rows", "Whole", "masked", "squared
 _TINY = 1e-15
 """Norms below it may have lost squares to underflow in float32."""
 
-_GRAM_ROWS = 32
+_GRAM_ROWS = 64
 """Rows of a Gram matrix taken at once: fewer make slow matrix products."""
+
+_LOST = 1.2e-38
+"""More than what the square of a number that underflows in float32 would have been."""
 
 _CANCELLED = 3 / (math.sqrt(8) * 64)
 """Where ‖g‖² is below this times (√out + √in + 1)·Σ_t ‖b_t‖²‖a_t‖², ‖g‖ may be off by more than 64 ulps.
@@ -141,19 +144,19 @@ class Factors:
 
     def squared_norms(self) -> Tensor:
         """The Gram form; in float64 where rounding or underflow would show."""
-        squares, diagonal = _gram(self.left, self.right)
+        gram = _Gram.of(self.left, self.right)
         widths = math.sqrt(self.left.shape[2]) + math.sqrt(self.right.shape[2])
-        doubtful = (squares < _CANCELLED * (widths + 1) * diagonal) | (squares < self._underflown())
+        doubtful = (gram.total < _CANCELLED * (widths + 1) * gram.diagonal) | (gram.total < self._lost(gram))
         if self.left.dtype != torch.float64 and doubtful.any():
-            squares[doubtful] = _gram(self.left[doubtful].double(), self.right[doubtful].double())[0]
-        return squares
+            again = _Gram.of(self.left[doubtful].double(), self.right[doubtful].double())
+            gram.total[doubtful] = again.total
+        return gram.total
 
-    def _underflown(self) -> Tensor:
-        """10⁸ times what squares of tiny factors can come to at most, shape (B,)."""
-        largest = [torch.linalg.vector_norm(f, ord=math.inf, dim=2).double() for f in (self.left, self.right)]
-        tiny = (largest[0] < _TINY) | (largest[1] < _TINY)
-        size = self.left.shape[2] * self.right.shape[2]
-        return 1e8 * size * torch.where(tiny, largest[0] * largest[1], 0.0).square().sum(dim=1)
+    def _lost(self, gram: "_Gram") -> Tensor:
+        """10⁸ times what the squares at positions with a tiny factor can come to at most, shape (B,)."""
+        tiny = torch.minimum(gram.left, gram.right) < _TINY**2
+        left, right = gram.left + self.left.shape[2] * _LOST, gram.right + self.right.shape[2] * _LOST
+        return 1e8 * torch.where(tiny, left * right, 0.0).sum(dim=1)
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
         """One matrix product over examples and positions."""
@@ -294,22 +297,42 @@ def _inner(a: Factors | Rows, b: Factors | Rows) -> Tensor:
     return ((a.left @ b.left.mT) * (a.right @ b.right.mT)).sum(dim=(1, 2))
 
 
-def _gram(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
-    """Σ_ts (b_t·b_s)(a_t·a_s) and its part with t = s, in float64, shape (B,).
+@final
+@dataclass(frozen=True)
+class _Gram:
+    """Both Gram matrices, in what is kept of them.
 
-    Symmetry saves almost half of it; rounding cannot make it negative.
+    Attributes:
+        total: Σ_ts (b_t·b_s)(a_t·a_s), shape (B,), in float64.
+        left: ‖b_t‖², shape (B, T), in float64.
+        right: ‖a_t‖², shape (B, T), in float64.
     """
-    length = left.shape[1]
-    step = max(_GRAM_ROWS, length // 4)
-    totals, diagonals = [], []
-    for start in range(0, length, step):
-        rows, before = slice(start, start + step), slice(0, start + step)
-        products = left[:, rows] @ left[:, before].mT
-        products.mul_(right[:, rows] @ right[:, before].mT)
-        diagonals.append(products[:, :, start:].diagonal(dim1=1, dim2=2).sum(dim=1, dtype=torch.float64))
-        products[:, :, :start].mul_(2)
-        totals.append(products.sum(dim=(1, 2), dtype=torch.float64))
-    return torch.stack(totals).sum(dim=0).clamp(min=0.0), torch.stack(diagonals).sum(dim=0)
+
+    total: Tensor
+    left: Tensor
+    right: Tensor
+
+    @property
+    def diagonal(self) -> Tensor:
+        """Σ_t ‖b_t‖²‖a_t‖², shape (B,)."""
+        return (self.left * self.right).sum(dim=1)
+
+    @classmethod
+    def of(cls, left: Tensor, right: Tensor) -> "_Gram":
+        """Of factors (B, T, out) and (B, T, in); symmetry saves almost half of the work."""
+        length = left.shape[1]
+        step = max(_GRAM_ROWS, length // 4)
+        totals, own = [], []
+        for start in range(0, length, step):
+            rows, before = slice(start, start + step), slice(0, start + step)
+            pair = [factor[:, rows] @ factor[:, before].mT for factor in (left, right)]
+            own.append([matrix[:, :, start:].diagonal(dim1=1, dim2=2).double() for matrix in pair])
+            products = pair[0].mul_(pair[1])
+            products[:, :, :start].mul_(2)
+            totals.append(products.sum(dim=(1, 2), dtype=torch.float64))
+        # Rounding cannot make the total negative.
+        total = torch.stack(totals).sum(dim=0).clamp(min=0.0)
+        return cls(total, *(torch.cat(parts, dim=1) for parts in zip(*own, strict=True)))
 
 
 def _weighted_product(left: Tensor, right: Tensor, weights: Tensor) -> Tensor:
