@@ -1,6 +1,6 @@
 """Forms in which the per-example gradients of one parameter are held: whole, or as factors never multiplied.
 
-All give their squared norms and their weighted sum. Books are kept of the factors, so that no second backward
+All give their norms and their weighted sum. Books are kept of the factors, so that no second backward
 pass is needed (Bu et al., 2023, "Differentially private optimization on large model at small cost",
 arXiv 2210.00038v2).
 """
@@ -13,7 +13,7 @@ from typing import Protocol, final
 import torch
 from torch import Tensor
 
-__all__ = ["Factors", "Outer", "PerExample", "Rows", "Whole", "masked", "squared", "total"]
+__all__ = ["Factors", "Outer", "PerExample", "Rows", "Whole", "masked", "norms_of", "total"]
 
 
 _TINY = 1e-15
@@ -40,8 +40,8 @@ clipping raises norms by 64 ulps.
 class PerExample(Protocol):
     """The gradients g_i of one parameter, i in 1…B."""
 
-    def squared_norms(self) -> Tensor:
-        """‖g_i‖² in float64, shape (B,)."""
+    def norms(self) -> Tensor:
+        """‖g_i‖, shape (B,), to a few ulps; ∞ where it is beyond the type."""
         ...
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
@@ -64,17 +64,15 @@ class Whole:
 
     Attributes:
         values: Shape (B, *shape).
-        squares: ‖g_i‖² (B,) where it is known already.
+        known: ‖g_i‖ (B,) where it is known already.
     """
 
     values: Tensor
-    squares: Tensor | None = None
+    known: Tensor | None = None
 
-    def squared_norms(self) -> Tensor:
-        """‖g_i‖², shape (B,)."""
-        if self.squares is not None:
-            return self.squares
-        return squared(self.values)
+    def norms(self) -> Tensor:
+        """‖g_i‖, shape (B,)."""
+        return norms_of(self.values) if self.known is None else self.known
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
         """Σ_i w_i g_i."""
@@ -95,22 +93,22 @@ class Whole:
 class Outer:
     """g_i = b_i a_iᵀ, a linear layer without positions.
 
-    ‖g_i‖² = ‖b_i‖²·‖a_i‖² (Goodfellow 2015, arXiv 1510.01799v2, section 4), and Σ_i w_i g_i = Bᵀ (w·A).
+    ‖g_i‖ = ‖b_i‖·‖a_i‖ (Goodfellow 2015, arXiv 1510.01799v2, section 4), and Σ_i w_i g_i = Bᵀ (w·A).
 
     Attributes:
         left: b, shape (B, out).
         right: a, shape (B, in).
-        left_squares: ‖b_i‖² (B,) where it is known already.
+        left_norms: ‖b_i‖ (B,) where it is known already.
     """
 
     left: Tensor
     right: Tensor
-    left_squares: Tensor | None = None
+    left_norms: Tensor | None = None
 
-    def squared_norms(self) -> Tensor:
-        """‖b_i‖²·‖a_i‖², shape (B,)."""
-        known = self.left_squares
-        return (squared(self.left) if known is None else known) * squared(self.right)
+    def norms(self) -> Tensor:
+        """‖b_i‖·‖a_i‖, shape (B,)."""
+        left = norms_of(self.left) if self.left_norms is None else self.left_norms
+        return left * norms_of(self.right)
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
         """One matrix product; the narrower factor takes the weights and comes first, which is faster."""
@@ -142,8 +140,12 @@ class Factors:
     left: Tensor
     right: Tensor
 
-    def squared_norms(self) -> Tensor:
-        """The Gram form; in float64 where rounding or underflow would show."""
+    def norms(self) -> Tensor:
+        """The Gram form."""
+        return self.squares().sqrt_().to(self.left.dtype)
+
+    def squares(self) -> Tensor:
+        """‖g_i‖², shape (B,), in float64; calculated there too where rounding or underflow would show."""
         gram = _Gram.of(self.left, self.right)
         widths = math.sqrt(self.left.shape[2]) + math.sqrt(self.right.shape[2])
         doubtful = (gram.total < _CANCELLED * (widths + 1) * gram.diagonal) | (gram.total < self._lost(gram))
@@ -191,7 +193,7 @@ class Rows:
     values: Tensor
     height: int
 
-    def squared_norms(self) -> Tensor:
+    def norms(self) -> Tensor:
         """Rows that an example looks up twice are added before they are squared."""
         order = self.indices.argsort(dim=1)
         indices = self.indices.gather(1, order)
@@ -199,7 +201,11 @@ class Rows:
         starts[:, 1:] = indices[:, 1:] != indices[:, :-1]
         slots = (starts.cumsum(dim=1) - 1)[:, :, None].expand_as(self.values)
         values = self.values.gather(1, order[:, :, None].expand_as(self.values))
-        return squared(torch.zeros_like(values).scatter_add_(1, slots, values))
+        return norms_of(torch.zeros_like(values).scatter_add_(1, slots, values))
+
+    def squares(self) -> Tensor:
+        """‖g_i‖², shape (B,), in float64."""
+        return self.norms().double().square_()
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
         """Only the rows that were looked up are touched."""
@@ -235,11 +241,17 @@ class _Mixed:
 
     terms: Sequence[Factors | Rows]
 
-    def squared_norms(self) -> Tensor:
+    def norms(self) -> Tensor:
         terms = [term.double() for term in self.terms]  # between them anything may cancel
-        squares = [term.squared_norms() for term in terms]
+        squares = [term.squares() for term in terms]
         pairs = [(a, b) for i, a in enumerate(terms) for b in terms[i + 1 :]]
-        return torch.stack([*squares, *(2 * _inner(a, b) for a, b in pairs)]).sum(dim=0).clamp(min=0.0)
+        total = torch.stack([*squares, *(2 * _inner(a, b) for a, b in pairs)]).sum(dim=0).clamp(min=0.0)
+        return total.sqrt_().to(self._dtype)
+
+    @property
+    def _dtype(self) -> torch.dtype:
+        term = self.terms[0]
+        return (term.values if isinstance(term, Rows) else term.left).dtype
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
         return torch.stack([term.weighted_sum(weights) for term in self.terms]).sum(dim=0)
@@ -266,18 +278,18 @@ def total(terms: Sequence[PerExample]) -> PerExample:
     return Whole(values)
 
 
-def squared(values: Tensor) -> Tensor:
-    """Squared L2 norm of each row of values (B, …), in float64, shape (B,); one pass, nothing written.
+def norms_of(values: Tensor) -> Tensor:
+    """L2 norm of each row of values (B, …), shape (B,); one pass, nothing written.
 
     Squares of small numbers underflow in float32, and a norm of 0 clips nothing: rows whose norm comes out
-    tiny are taken again in float64, and norms are only squared there.
+    tiny are taken again in float64.
     """
-    rows = values.flatten(1)
+    rows = values if values.ndim == 2 else values.flatten(1)
     norms: Tensor = torch.linalg.vector_norm(rows, dim=1)
-    tiny = norms < _TINY
-    if tiny.any():
-        norms = torch.where(tiny, torch.linalg.vector_norm(rows.double(), dim=1).to(norms.dtype), norms)
-    return norms.double().square_()
+    if not norms.min().item() >= _TINY:  # which NaN is not
+        exact = torch.linalg.vector_norm(rows.double(), dim=1).to(norms.dtype)
+        norms = torch.where(norms < _TINY, exact, norms)
+    return norms
 
 
 def _in_factors(term: PerExample) -> PerExample:

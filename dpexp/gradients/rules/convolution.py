@@ -15,7 +15,7 @@ from torch.nn import functional
 from torch.nn.grad import conv1d_weight, conv2d_weight, conv3d_weight
 
 from dpexp.gradients.layout import Source
-from dpexp.gradients.per_example import Factors, PerExample, Whole, masked, squared
+from dpexp.gradients.per_example import Factors, PerExample, Whole, masked, norms_of
 from dpexp.gradients.rules.product import WRITE, chunks
 from dpexp.gradients.rules.use import Finish, Use
 
@@ -115,16 +115,16 @@ def _kernel_gradients(images: Tensor, gradients: Tensor, geometry: _Geometry) ->
     """Of images (B, in, *S) and gradients at the outputs (B, out, *S')."""
     size, room = prod(geometry.shape), images[:1].numel() + gradients[:1].numel()
     if geometry.groups == 1 and not _writing_pays(gradients, geometry):
-        return _Kernel(images, gradients, geometry, _gram_squares(images, gradients, geometry))
-    squares = images.new_empty(len(images), dtype=torch.float64)
+        return _Kernel(images, gradients, geometry, _gram_norms(images, gradients, geometry))
+    norms = images.new_empty(len(images))
     kept = images.new_empty(len(images), *geometry.shape) if size <= _ROOM * room else None
     seen = room if _by_groups_pays(geometry) else _seen(gradients, geometry)
     for rows in chunks(len(images), max(size, seen)):
         values = _written(images[rows], gradients[rows], geometry)
-        squares[rows] = squared(values)
+        norms[rows] = norms_of(values)
         if kept is not None:
             kept[rows] = values
-    return _Kernel(images, gradients, geometry, squares) if kept is None else Whole(kept, squares)
+    return _Kernel(images, gradients, geometry, norms) if kept is None else Whole(kept, norms)
 
 
 def _writing_pays(gradients: Tensor, geometry: _Geometry) -> bool:
@@ -133,9 +133,9 @@ def _writing_pays(gradients: Tensor, geometry: _Geometry) -> bool:
     return outs * prod(rest) * WRITE < length**2 * (outs + prod(rest))
 
 
-def _gram_squares(images: Tensor, gradients: Tensor, geometry: _Geometry) -> Tensor:
+def _gram_norms(images: Tensor, gradients: Tensor, geometry: _Geometry) -> Tensor:
     right = _windows(images, geometry, gradients.shape[2:]).flatten(1, 1 + geometry.dims).flatten(2)
-    return Factors(gradients.flatten(2).mT, right.mT).squared_norms()
+    return Factors(gradients.flatten(2).mT, right.mT).norms()
 
 
 def _written(images: Tensor, gradients: Tensor, geometry: _Geometry) -> Tensor:
@@ -192,16 +192,16 @@ class _Kernel:
         images: Shape (B, in, *S).
         gradients: Shape (B, out, *S').
         geometry: Of the convolution.
-        squares: ‖g_i‖², shape (B,).
+        known: ‖g_i‖, shape (B,).
     """
 
     images: Tensor
     gradients: Tensor
     geometry: _Geometry
-    squares: Tensor
+    known: Tensor
 
-    def squared_norms(self) -> Tensor:
-        return self.squares
+    def norms(self) -> Tensor:
+        return self.known
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
         weighted = self.gradients * weights.view(-1, *[1] * (self.gradients.ndim - 1))
@@ -212,7 +212,7 @@ class _Kernel:
 
     def without(self, dropped: Tensor) -> "_Kernel":
         images, gradients = masked(self.images, dropped), masked(self.gradients, dropped)
-        return _Kernel(images, gradients, self.geometry, self.squares)
+        return _Kernel(images, gradients, self.geometry, self.known)
 
     def whole(self) -> Tensor:
         return _written(self.images, self.gradients, self.geometry)
