@@ -7,7 +7,7 @@ With few channels they do not, and windows times gradients, a matrix product, is
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
+from math import ceil, prod
 
 import torch
 from torch import Tensor
@@ -24,7 +24,7 @@ __all__ = ["convolution", "transposed_convolution"]
 _KERNEL_GRADIENTS: dict[int, Callable[..., Tensor]] = {1: conv1d_weight, 2: conv2d_weight, 3: conv3d_weight}
 _MANY_CHANNELS = 8
 _ROOM = 2
-"""A kernel's gradient is kept if it takes at most this many times the room of what it is made from."""
+"""Kernels' gradients may take this many times the room of what they are made from: beyond, none is kept."""
 _Size = int | Sequence[int]
 
 
@@ -113,18 +113,16 @@ def transposed_convolution(
 
 def _kernel_gradients(images: Tensor, gradients: Tensor, geometry: _Geometry) -> PerExample:
     """Of images (B, in, *S) and gradients at the outputs (B, out, *S')."""
-    size, room = prod(geometry.shape), images[:1].numel() + gradients[:1].numel()
     if geometry.groups == 1 and not _writing_pays(gradients, geometry):
         return _Kernel(images, gradients, geometry, _gram_norms(images, gradients, geometry))
-    norms = images.new_empty(len(images))
-    kept = images.new_empty(len(images), *geometry.shape) if size <= _ROOM * room else None
-    seen = room if _by_groups_pays(geometry) else _seen(gradients, geometry)
-    for rows in chunks(len(images), max(size, seen)):
-        values = _written(images[rows], gradients[rows], geometry)
-        norms[rows] = norms_of(values)
-        if kept is not None:
-            kept[rows] = values
-    return _Kernel(images, gradients, geometry, norms) if kept is None else Whole(kept, norms)
+    times = prod(geometry.shape) / (images[:1].numel() + gradients[:1].numel())
+    if times <= _ROOM:
+        values = _written(images, gradients, geometry)
+        return Whole(values, norms_of(values))
+    parts = ceil(times / _ROOM)
+    pairs = zip(images.chunk(parts), gradients.chunk(parts), strict=True)
+    norms = [norms_of(_written(*pair, geometry)) for pair in pairs]
+    return _Kernel(images, gradients, geometry, torch.cat(norms))
 
 
 def _writing_pays(gradients: Tensor, geometry: _Geometry) -> bool:
@@ -144,15 +142,12 @@ def _written(images: Tensor, gradients: Tensor, geometry: _Geometry) -> Tensor:
 
 
 def _by_groups_pays(geometry: _Geometry) -> bool:
-    return geometry.shape[1] >= _MANY_CHANNELS or geometry.groups > 1
-
-
-def _seen(gradients: Tensor, geometry: _Geometry) -> int:
-    """Numbers in the windows of one example."""
-    return prod(geometry.shape[1:]) * prod(gradients.shape[2:])
+    many = geometry.shape[1] >= _MANY_CHANNELS and prod(geometry.shape[2:]) > 1
+    return many or geometry.groups > 1
 
 
 def _by_groups(images: Tensor, gradients: Tensor, geometry: _Geometry) -> Tensor:
+    """In one call: the libraries are slow on few rows."""
     rows, (outs, *rest) = len(images), geometry.shape
     found = _KERNEL_GRADIENTS[geometry.dims](
         images.reshape(1, -1, *images.shape[2:]),
@@ -167,9 +162,14 @@ def _by_groups(images: Tensor, gradients: Tensor, geometry: _Geometry) -> Tensor
 
 
 def _by_windows(images: Tensor, gradients: Tensor, geometry: _Geometry) -> Tensor:
-    windows = _windows(images, geometry, gradients.shape[2:]).flatten(2 + geometry.dims)
-    right = windows.flatten(1, 1 + geometry.dims)
-    return torch.bmm(gradients.flatten(2), right.mT).view(len(images), *geometry.shape)
+    """In parts, since windows take much more room than the images."""
+    outs, *rest = geometry.shape
+    values = images.new_empty(len(images), outs, prod(rest))
+    for rows in chunks(len(images), prod(rest) * prod(gradients.shape[2:])):
+        windows = _windows(images[rows], geometry, gradients.shape[2:]).flatten(2 + geometry.dims)
+        right = windows.flatten(1, 1 + geometry.dims)
+        torch.bmm(gradients[rows].flatten(2), right.mT, out=values[rows])
+    return values.view(len(images), *geometry.shape)
 
 
 def _windows(images: Tensor, geometry: _Geometry, outputs: Sequence[int]) -> Tensor:
