@@ -24,9 +24,10 @@ from dpexp.gradients.clipped import (
 )
 from dpexp.gradients.graph import Graph
 from dpexp.gradients.layout import Layout, Source
-from dpexp.gradients.per_example import PerExample, total
+from dpexp.gradients.per_example import PerExample
 from dpexp.gradients.recorder import Recorder
 from dpexp.gradients.rules import Generic
+from dpexp.gradients.total import total
 
 __all__ = ["book_keeping"]
 

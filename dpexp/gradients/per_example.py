@@ -6,14 +6,13 @@ arXiv 2210.00038v2).
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, final
 
 import torch
 from torch import Tensor
 
-__all__ = ["Factors", "Outer", "PerExample", "Rows", "Whole", "masked", "norms_of", "total"]
+__all__ = ["Factors", "Outer", "PerExample", "Rows", "Whole", "masked", "norms_of"]
 
 
 _TINY = 1e-15
@@ -230,54 +229,6 @@ class Rows:
         return tables.scatter_add_(1, self.indices[:, :, None].expand_as(self.values), self.values)
 
 
-@final
-@dataclass(frozen=True)
-class _Mixed:
-    """A sum of terms in factors: the squared norm has their inner products too.
-
-    Attributes:
-        terms: `Rows`, and `Factors` with the table's rows on their left.
-    """
-
-    terms: Sequence[Factors | Rows]
-
-    def norms(self) -> Tensor:
-        terms = [term.double() for term in self.terms]  # between them anything may cancel
-        squares = [term.squares() for term in terms]
-        pairs = [(a, b) for i, a in enumerate(terms) for b in terms[i + 1 :]]
-        total = torch.stack([*squares, *(2 * _inner(a, b) for a, b in pairs)]).sum(dim=0).clamp(min=0.0)
-        return total.sqrt_().to(self._dtype)
-
-    @property
-    def _dtype(self) -> torch.dtype:
-        term = self.terms[0]
-        return (term.values if isinstance(term, Rows) else term.left).dtype
-
-    def weighted_sum(self, weights: Tensor) -> Tensor:
-        return torch.stack([term.weighted_sum(weights) for term in self.terms]).sum(dim=0)
-
-    def without(self, dropped: Tensor) -> "_Mixed":
-        return _Mixed([term.without(dropped) for term in self.terms])
-
-    def whole(self) -> Tensor:
-        return torch.stack([term.whole() for term in self.terms]).sum(dim=0)
-
-
-def total(terms: Sequence[PerExample]) -> PerExample:
-    """The gradients of a parameter that is used several times: g_i is the sum over the uses."""
-    if len(terms) == 1:
-        return terms[0]
-    in_factors = [_in_factors(term) for term in terms]
-    if all(isinstance(term, Factors | Rows) for term in in_factors) and any(
-        isinstance(term, Rows) for term in in_factors
-    ):
-        return _Mixed([term for term in in_factors if isinstance(term, Factors | Rows)])
-    values = terms[0].whole()
-    for term in terms[1:]:
-        values = values + term.whole()
-    return Whole(values)
-
-
 def norms_of(values: Tensor) -> Tensor:
     """L2 norm of each row of values (B, …), shape (B,); one pass, nothing written.
 
@@ -290,23 +241,6 @@ def norms_of(values: Tensor) -> Tensor:
         exact = torch.linalg.vector_norm(rows.double(), dim=1).to(norms.dtype)
         norms = torch.where(norms < _TINY, exact, norms)
     return norms
-
-
-def _in_factors(term: PerExample) -> PerExample:
-    return Factors(term.left[:, None], term.right[:, None]) if isinstance(term, Outer) else term
-
-
-def _inner(a: Factors | Rows, b: Factors | Rows) -> Tensor:
-    """⟨Σ_t l_t r_tᵀ, Σ_s l'_s r'_sᵀ⟩ = Σ_ts (l_t·l'_s)(r_t·r'_s); a row index is a unit vector."""
-    if isinstance(a, Rows) and isinstance(b, Rows):
-        left = (a.indices[:, :, None] == b.indices[:, None, :]).to(a.values.dtype)
-        return (left * (a.values @ b.values.mT)).sum(dim=(1, 2))
-    if isinstance(a, Rows):
-        return _inner(b, a)
-    if isinstance(b, Rows):
-        left = a.left.gather(2, b.indices[:, None, :].expand(-1, a.left.shape[1], -1))
-        return (left * (a.right @ b.values.mT)).sum(dim=(1, 2))
-    return ((a.left @ b.left.mT) * (a.right @ b.right.mT)).sum(dim=(1, 2))
 
 
 @final

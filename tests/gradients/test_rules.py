@@ -1,4 +1,5 @@
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -6,10 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional
+from torch.nn.utils.rnn import pack_padded_sequence
+from torch.utils import _pytree
 
 from dpexp._validate import UserError
 from dpexp.clipping import FlatClipping
 from dpexp.gradients import ClipGroup, clipped_sum, explain, grouped_clipped_sum
+from dpexp.gradients.interception import Interception
 from dpexp.gradients.loop import loop
 from tests.gradients.models import assert_equal, trainable
 
@@ -167,6 +171,11 @@ class TimeFirst(nn.Module):
         return self.layer(inputs.transpose(0, 1))
 
 
+class Sequences(TimeFirst):
+    def forward(self, inputs):
+        return super().forward(inputs)[0].transpose(0, 1)
+
+
 class Cells(nn.Module):
     def __init__(self, kind):
         super().__init__()
@@ -185,7 +194,9 @@ class Cells(nn.Module):
         nn.GRU(3, 4, batch_first=True),
         nn.GRU(3, 4, 2, bidirectional=True, batch_first=True),
         nn.LSTM(3, 4, batch_first=True, proj_size=2),
+        nn.LSTM(3, 4, 2, bidirectional=True, proj_size=2, bias=False, batch_first=True),
         nn.RNN(3, 4, nonlinearity="relu", batch_first=True),
+        Sequences(nn.RNN(3, 4, bias=False)),
         Cells(nn.GRUCell),
         Cells(nn.LSTMCell),
         Cells(nn.RNNCell),
@@ -193,7 +204,48 @@ class Cells(nn.Module):
     ids=str,
 )
 def test_recurrent_layers_and_cells(layer):
-    check(layer, rows(3, 4, 3), by_torch_func=True)
+    check(layer, rows(3, 4, 3))
+
+
+@pytest.mark.parametrize("biased", [True, False], ids=["biased", "plain"])
+@pytest.mark.parametrize(
+    "options", [{}, {"bidirectional": True, "num_layers": 2}, {"batch_first": True}], ids=str
+)
+@pytest.mark.parametrize(
+    "kind", [nn.LSTM, nn.GRU, nn.RNN, partial(nn.LSTM, proj_size=2)], ids=["lstm", "gru", "rnn", "proj"]
+)
+def test_step_by_step_gives_what_torch_does(kind, options, biased):
+    torch.manual_seed(0)
+    layer, inputs = kind(3, 4, bias=biased, **options).double(), rows(5, 6, 3).double()
+    with Stepwise() as seen:
+        found = _pytree.tree_leaves(layer(inputs))
+    torch.testing.assert_close(found, _pytree.tree_leaves(layer(inputs)))
+    assert seen.linear > 5
+
+
+class Stepwise(Interception):
+    """Counts linear layers."""
+
+    linear = 0
+
+    def observe(self, index, function, arguments, keywords):
+        self.linear += function is functional.linear
+        return function(*arguments, **keywords)
+
+
+class Packed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.GRU(3, 4, batch_first=True)
+
+    def forward(self, inputs):
+        lengths = torch.full((len(inputs),), inputs.shape[1])
+        return self.layer(pack_padded_sequence(inputs, lengths, batch_first=True))[1][0]
+
+
+def test_packed_sequences_are_refused():
+    with pytest.raises(UserError, match="gru is given a packed sequence, expected a padded one"):
+        explain(Packed().double(), rows(3, 4, 3))
 
 
 @pytest.mark.parametrize(
