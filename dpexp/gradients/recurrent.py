@@ -30,8 +30,8 @@ def unrolled(function: Callable[..., Any], arguments: Sequence[Any]) -> Callable
     if function in UNROLLED and _packed(arguments):
         raise _validate.UserError(
             f"model: {function.__name__} is given a packed sequence, expected a padded one, (B, T, d).\n"
-            "Packing sorts the steps of all examples into one batch. Leave out pack_padded_sequence, and take "
-            "of each example's outputs the one at its last step."
+            "Packing sorts the steps of all examples into one. Leave out pack_padded_sequence, and take of "
+            "each example's outputs the one at its last step."
         )
     return UNROLLED.get(function, function)
 
