@@ -248,13 +248,30 @@ def test_packed_sequences_are_refused():
         explain(Packed().double(), rows(3, 4, 3))
 
 
+class Twice(nn.Module):
+    """Both inputs of a bilinear layer are the same."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Bilinear(3, 3, 4)
+
+    def forward(self, inputs):
+        return self.layer(inputs, inputs)
+
+
 @pytest.mark.parametrize(
     ("layer", "shape"),
-    [(nn.PReLU(4), (5, 4, 3)), (nn.Conv2d(2, 3, 2), (3, 2, 4, 4))],
-    ids=["prelu", "conv"],
+    [(nn.PReLU(4), (5, 4, 3)), (Twice(), (4, 3))],
+    ids=["prelu", "bilinear"],
 )
-def test_layers_without_a_rule_or_with_one_agree_with_the_loop(layer, shape):
-    check(layer, rows(*shape), by_torch_func=isinstance(layer, nn.PReLU))
+def test_layers_without_a_rule_go_to_torch_func_one_by_one(layer, shape):
+    check(layer, rows(*shape), by_torch_func=True)
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean"])
+def test_bags_of_words_go_to_torch_func(mode):
+    bags = torch.tensor([[0, 1, 1], [2, 2, 2], [4, 0, 3]])
+    check(nn.EmbeddingBag(5, 4, mode=mode), bags, by_torch_func=True)
 
 
 def test_bfloat16_autocast_keeps_norms_and_sums_in_float32():
