@@ -14,6 +14,7 @@ from dpexp.accounting import (
 from dpexp.accounting.statement import KEYED, SECRET
 from dpexp.experiment import Experiment
 from dpexp.ledger import Ledger
+from dpexp.options import options_of
 from dpexp.plan import Guarantee, PrivacyPlan
 
 __all__ = ["statement"]
@@ -21,6 +22,10 @@ __all__ = ["statement"]
 _NOT_COVERED = (
     "figures of evaluation splits declared public",
     "timing of the steps, and the finite precision of floating point",
+)
+_AVERAGED = (
+    "The figures are those of an average of the released weights (ema), which is made of them alone and costs "
+    "nothing more; the last weights are released as well."
 )
 
 
@@ -46,6 +51,7 @@ def statement(experiment: Experiment, plan: PrivacyPlan, ledger: Ledger) -> str:
     )
     paragraphs = [words.rstrip()]
     paragraphs += [_forfeited(guarantee, ledger)] if ledger.lost else []
+    paragraphs += [_AVERAGED] if options_of(experiment).ema is not None else []
     paragraphs += [_strictness(experiment)] if experiment.strict else []
     return "\n\n".join(paragraphs)
 
