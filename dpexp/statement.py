@@ -14,7 +14,6 @@ from dpexp.accounting import (
 from dpexp.accounting.statement import KEYED, SECRET
 from dpexp.experiment import Experiment
 from dpexp.ledger import Ledger
-from dpexp.options import options_of
 from dpexp.plan import Guarantee, PrivacyPlan
 
 __all__ = ["statement"]
@@ -24,8 +23,8 @@ _NOT_COVERED = (
     "timing of the steps, and the finite precision of floating point",
 )
 _AVERAGED = (
-    "The figures are those of an average of the released weights (ema), which is made of them alone and costs "
-    "nothing more; the last weights are released as well."
+    "The figures are those of an average of the released weights (ema), which is made of them alone and "
+    "costs nothing more; the last weights are released as well."
 )
 
 
@@ -51,7 +50,7 @@ def statement(experiment: Experiment, plan: PrivacyPlan, ledger: Ledger) -> str:
     )
     paragraphs = [words.rstrip()]
     paragraphs += [_forfeited(guarantee, ledger)] if ledger.lost else []
-    paragraphs += [_AVERAGED] if options_of(experiment).ema is not None else []
+    paragraphs += [_AVERAGED] if experiment.options is not None and experiment.options.ema is not None else []
     paragraphs += [_strictness(experiment)] if experiment.strict else []
     return "\n\n".join(paragraphs)
 
