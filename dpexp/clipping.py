@@ -45,7 +45,7 @@ class FlatClipping:
     def factors(self, norms: Tensor) -> Tensor:
         """What each example's gradient is multiplied by.
 
-        Norms are first rounded up by more than their own rounding error, so that the clipped gradient's
+        C is first rounded down by more than the rounding error of norms, so that the clipped gradient's
         true norm is at most C.
 
         Args:
@@ -54,8 +54,9 @@ class FlatClipping:
         Returns:
             Factors in [0, 1], shape (B,); 0 where the norm is not finite.
         """
-        factors = (self.clip_norm / _rounded_up(norms)).clamp(max=1.0)
-        return _zero_unless_finite(factors, norms)
+        # Divided, not multiplied by 1/‖g‖, which overflows where a tiny C still clips. ∞/∞ is NaN.
+        factors = torch.full_like(norms, self.clip_norm / _rounding(norms)).div_(norms)
+        return factors.clamp_(max=1.0).nan_to_num_(nan=0.0)
 
     def sensitivity(self, relation: Relation) -> float:
         """How far the clipped *sum* can move between neighbors, in L2."""
@@ -93,7 +94,7 @@ class AutomaticClipping:
         Returns:
             Factors in [0, C/γ], shape (B,); 0 where the norm is not finite.
         """
-        factors = self.clip_norm / (_rounded_up(norms) + self.stability)
+        factors = self.clip_norm / (norms * _rounding(norms) + self.stability)
         return _zero_unless_finite(factors.clamp(max=torch.finfo(norms.dtype).max), norms)
 
     def sensitivity(self, relation: Relation) -> float:
@@ -113,8 +114,9 @@ def clipping_at(rule: ClipRule, clip_norm: float) -> Clipping:
     return _MADE_BY[rule.name](clip_norm)
 
 
-def _rounded_up(norms: Tensor) -> Tensor:
-    return norms * (1 + 64 * torch.finfo(norms.dtype).eps)
+def _rounding(norms: Tensor) -> float:
+    """More than what rounding may have taken from a norm."""
+    return 1 + 64 * torch.finfo(norms.dtype).eps
 
 
 def _zero_unless_finite(factors: Tensor, norms: Tensor) -> Tensor:

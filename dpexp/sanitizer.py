@@ -79,12 +79,13 @@ class Sanitizer:
             step: The step that the lot was drawn for.
             members: Which examples are in each lot, (B,) by name; empty for one lot.
         """
-        finite = norms.isfinite().all(dim=0)
+        groups = self.in_force(step).groups
+        asking = [pair for pair in zip(groups, norms, strict=True) if pair[0].query is not None]
         sums: dict[str, float] = {}
-        for group, norm in zip(self.in_force(step).groups, norms, strict=True):
-            if group.query is not None:
-                counted = norm[finite & members.get(group.lot, finite)]
-                sums[group.name] = int((counted <= group.clip_norm).sum()) - 0.5 * len(counted)
+        for group, norm in asking:
+            finite = norms.isfinite().all(dim=0)
+            counted = norm[finite & members.get(group.lot, finite)]
+            sums[group.name] = int((counted <= group.clip_norm).sum()) - 0.5 * len(counted)
         return sums
 
     def release(

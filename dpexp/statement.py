@@ -22,6 +22,10 @@ _NOT_COVERED = (
     "figures of evaluation splits declared public",
     "timing of the steps, and the finite precision of floating point",
 )
+_AVERAGED = (
+    "The figures are those of an average of the released weights (ema), which is made of them alone and "
+    "costs nothing more; the last weights are released as well."
+)
 
 
 def statement(experiment: Experiment, plan: PrivacyPlan, ledger: Ledger) -> str:
@@ -47,6 +51,7 @@ def statement(experiment: Experiment, plan: PrivacyPlan, ledger: Ledger) -> str:
     paragraphs = [words.rstrip()]
     paragraphs += [_forfeited(guarantee, ledger)] if ledger.lost else []
     paragraphs += [_public(experiment)] if experiment.declared_public else []
+    paragraphs += [_AVERAGED] if experiment.options is not None and experiment.options.ema is not None else []
     paragraphs += [_strictness(experiment)] if experiment.strict else []
     return "\n\n".join(paragraphs)
 

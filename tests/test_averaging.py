@@ -74,6 +74,8 @@ def test_a_run_evaluates_the_average_and_keeps_both(dpexp, store):  # noqa: F811
         right = (model(torch.from_numpy(data.test.inputs)).argmax(1).numpy() == data.test.targets).mean()
     assert run.data.metrics["final/accuracy"] == pytest.approx(float(right), abs=1e-9)
     assert series(store, run, "val/accuracy")[20] == pytest.approx(float(right), abs=1e-9)
+    with open(artifact(store, run, "privacy_statement.txt"), encoding="utf-8") as file:
+        assert "average of the released weights (ema)" in " ".join(file.read().split())
 
 
 @pytest.mark.parametrize("value", ["1", "-0.1", "often"])

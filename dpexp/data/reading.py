@@ -66,9 +66,14 @@ class Tensors(Store):
     def read(self, tasks: Iterable[Wanted[Label]]) -> Iterator[tuple[Label, Tensor, Tensor]]:
         """Yields views of consecutive rows, and copies of others."""
         for task in tasks:
-            rows = task.rows
-            index = slice(rows.start, rows.stop) if isinstance(rows, range) else torch.from_numpy(rows)
-            yield task.label, self._inputs[index], self._targets[index]
+            inputs, targets = (_rows_of(tensor, task.rows) for tensor in (self._inputs, self._targets))
+            yield task.label, inputs, targets
+
+
+def _rows_of(tensor: Tensor, rows: range | NDArray[np.int64]) -> Tensor:
+    if isinstance(rows, range):
+        return tensor[rows.start : rows.stop]
+    return tensor.index_select(0, torch.from_numpy(rows))  # three times as fast as tensor[rows]
 
 
 @final

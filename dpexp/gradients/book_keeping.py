@@ -4,6 +4,7 @@ The gradients at the outputs are asked for, never those of the weights; each lay
 per-example gradients or their factors as they arrive, and lets go of what it no longer needs.
 """
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -11,7 +12,7 @@ from typing import final
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.graph import GradientEdge
+from torch.autograd.graph import GradientEdge, Node
 
 from dpexp.gradients.clipped import (
     ClipGroup,
@@ -23,9 +24,10 @@ from dpexp.gradients.clipped import (
 )
 from dpexp.gradients.graph import Graph
 from dpexp.gradients.layout import Layout, Source
-from dpexp.gradients.per_example import PerExample, total
+from dpexp.gradients.per_example import PerExample
 from dpexp.gradients.recorder import Recorder
 from dpexp.gradients.rules import Generic
+from dpexp.gradients.total import total
 
 __all__ = ["book_keeping"]
 
@@ -49,15 +51,20 @@ def book_keeping(
     recorder.finished()
     losses = per_example_losses(loss(outputs, targets), len(inputs))
     del outputs
-    found = _differentiate(losses, recorder)
+    found = _differentiate(losses, recorder, parameters)
     return _clip(groups, found, losses.detach(), parameters)
 
 
-def _differentiate(losses: Tensor, recorder: Recorder) -> Mapping[Source, PerExample]:
+def _differentiate(
+    losses: Tensor, recorder: Recorder, parameters: Mapping[str, nn.Parameter]
+) -> Mapping[Source, PerExample]:
     if losses.grad_fn is None:
         return {}
     graph = Graph(losses.grad_fn)
-    graph.prove(recorder.recorded.values(), recorder.nodes)
+    leaves: Mapping[Source, Node | None] = {
+        name: graph.leaf(parameter) for name, parameter in parameters.items()
+    }
+    graph.prove(recorder.recorded.values(), {**leaves, **recorder.derived})
     books = _Books(recorder, graph)
     books.receive_from(losses, graph)
     return books.close()
@@ -153,9 +160,9 @@ def _clip(
 ) -> ClippedSum:
     norms = of_finite_losses(torch.stack([_norms(group, found, losses) for group in groups]), losses)
     weights = weights_of(groups, norms)
-    finite = norms.isfinite().all(dim=0)
-    if not finite.all():  # 0 · ∞ is NaN: the numbers must go, not only their weights
-        found = {source: entry.without(~finite) for source, entry in found.items()}
+    if not math.isfinite(norms.sum().item()):  # 0 · ∞ is NaN: the numbers must go, not only their weights
+        dropped = ~norms.isfinite().all(dim=0)
+        found = {source: entry.without(dropped) for source, entry in found.items()}
     sums = {
         name: _sum(found.get(name), weight, parameters[name])
         for group, weight in zip(groups, weights, strict=True)
@@ -165,9 +172,11 @@ def _clip(
 
 
 def _norms(group: ClipGroup, found: Mapping[Source, PerExample], losses: Tensor) -> Tensor:
-    squares = [found[name].squared_norms() for name in group.parameters if name in found]
-    nothing = torch.zeros_like(losses, dtype=torch.float64)
-    return torch.stack(squares or [nothing]).sum(dim=0).sqrt().to(losses.dtype)
+    norms = [found[name].norms() for name in group.parameters if name in found]
+    if not norms:
+        return torch.zeros_like(losses)
+    together: Tensor = torch.linalg.vector_norm(torch.stack(norms).double(), dim=0)  # squares fit in float64
+    return together.to(losses.dtype)
 
 
 def _sum(entry: PerExample | None, weights: Tensor, parameter: nn.Parameter) -> Tensor:

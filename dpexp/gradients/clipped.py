@@ -86,7 +86,7 @@ def of_finite_losses(norms: Tensor, losses: Tensor) -> Tensor:
 
     Its gradient may be finite by accident (∞ cut off, NaN masked away), but is not that of any loss.
     """
-    return torch.where(losses.detach().isfinite(), norms, torch.nan)
+    return norms + losses.detach() * 0  # 0 · ∞ is NaN
 
 
 def weights_of(groups: Sequence[ClipGroup], norms: Tensor) -> Tensor:
@@ -98,5 +98,4 @@ def weights_of(groups: Sequence[ClipGroup], norms: Tensor) -> Tensor:
     for group, norm in zip(groups, norms, strict=True):
         factors = group.clipping.factors(norm)
         rows.append(factors if group.members is None else factors * group.members)
-    weights = torch.stack(rows)
-    return weights if len(rows) == 1 else weights * norms.isfinite().all(dim=0)
+    return rows[0][None] if len(rows) == 1 else torch.stack(rows) * norms.isfinite().all(dim=0)

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import final
 
+from torch import Tensor
 from torch.autograd.graph import Node
 
 from dpexp import _validate
@@ -25,6 +26,8 @@ class Graph:
         self._order: list[Node] = []
         self._edges: dict[Node, int] = {root: 0}
         self._walk(root)
+        ends = [node for node in self._order if not node.next_functions]
+        self._leaves = {id(node.variable): node for node in ends if hasattr(node, "variable")}
         if any(node.name() == "CheckpointFunctionBackward" for node in self._order):
             raise _validate.UserError(
                 "model: checkpoint(…, use_reentrant=True) hides what it computes, expected "
@@ -52,7 +55,11 @@ class Graph:
         """Whether the losses depend on it."""
         return node in self._edges
 
-    def prove(self, calls: Iterable[Call], nodes: Mapping[Source, Node]) -> None:
+    def leaf(self, parameter: Tensor) -> Node | None:
+        """The node at which the gradient of a parameter would be added up; None if it is not reached."""
+        return self._leaves.get(id(parameter))
+
+    def prove(self, calls: Iterable[Call], nodes: Mapping[Source, Node | None]) -> None:
         """Raises `Unexpected` unless every use of every source is within a recorded call.
 
         Otherwise a part of some gradient would be missing, silently.
@@ -62,7 +69,7 @@ class Graph:
             starts = [edge.node for edge in call.edges if self.reaches(edge.node)]
             recorded.update(_edges_below(starts, call.inputs))
         for source, node in nodes.items():
-            if self._edges.get(node, 0) != recorded[node]:
+            if node is not None and self._edges.get(node, 0) != recorded[node]:
                 raise Unexpected(f"{source} is used outside every call that was seen")
 
     def lowest(self, targets: Set[Node]) -> set[Node]:

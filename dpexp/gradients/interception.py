@@ -15,6 +15,8 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree
 
+from dpexp.gradients.recurrent import unrolled
+
 __all__ = ["Function", "Interception", "leaves_of", "tensors_of"]
 
 Function = Callable[..., Any]
@@ -38,9 +40,10 @@ class Interception(TorchFunctionMode):
         keywords: Mapping[str, Any] | None = None,
     ) -> Any:
         """Called by torch in place of `function`."""
-        if function in _COMPOSITES:
+        inside = _inside(function, arguments)
+        if inside is not None:
             with self:
-                return _opened(function)(*arguments, **(keywords or {}))
+                return inside(*arguments, **(keywords or {}))
         index = self.calls
         self.calls += 1
         return self.observe(index, function, arguments, keywords or {})
@@ -77,6 +80,14 @@ def _collect(structure: Any, leaves: list[Any]) -> None:
         leaves.extend(_pytree.tree_leaves(structure))
     else:
         leaves.append(structure)
+
+
+def _inside(function: Function, arguments: Sequence[Any]) -> Function | None:
+    """The function in calls that have a rule, where it is made of such."""
+    if function in _COMPOSITES:
+        return _opened(function)
+    steps = unrolled(function, arguments)
+    return None if steps is function else steps
 
 
 @cache

@@ -41,10 +41,15 @@ class Operation:
     batches: Sequence[Batch | None]
     results: Sequence[Batch | None]
 
-    @property
+    @cached_property
     def derives(self) -> bool:
         """Whether its results do not depend on the batch: they are parameters in another form."""
         return all(batch is None for batch in self.results)
+
+    @cached_property
+    def placed(self) -> Sequence[tuple[int, Batch]]:
+        """The leaves of the arguments that have a batch, by position."""
+        return [(i, batch) for i, batch in enumerate(self.batches) if batch is not None]
 
 
 @dataclass(frozen=True)
@@ -80,9 +85,9 @@ def renewed_layout(model: nn.Module, inputs: Tensor, trained: Sequence[str], rea
 
 
 def _key(model: nn.Module, inputs: Tensor, trained: Sequence[str]) -> Any:
-    modes = tuple(module.training for module in model.modules())
+    # Nothing that a forward pass shows by itself: modes of modules, for instance, are not looked at.
     autocast = torch.is_autocast_enabled(inputs.device.type)
-    return inputs.shape[1:], inputs.dtype, inputs.device, tuple(trained), modes, autocast
+    return inputs.shape[1:], inputs.dtype, inputs.device, tuple(trained), model.training, autocast
 
 
 def _find(model: nn.Module, inputs: Tensor, trained: Sequence[str]) -> Layout:

@@ -1,26 +1,28 @@
 """Forms in which the per-example gradients of one parameter are held: whole, or as factors never multiplied.
 
-All give their squared norms and their weighted sum. Books are kept of the factors, so that no second backward
+All give their norms and their weighted sum. Books are kept of the factors, so that no second backward
 pass is needed (Bu et al., 2023, "Differentially private optimization on large model at small cost",
 arXiv 2210.00038v2).
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, final
 
 import torch
 from torch import Tensor
 
-__all__ = ["Factors", "Outer", "PerExample", "Rows", "Whole", "masked", "squared", "total"]
+__all__ = ["Factors", "Outer", "PerExample", "Rows", "Whole", "masked", "norms_of"]
 
 
 _TINY = 1e-15
 """Norms below it may have lost squares to underflow in float32."""
 
-_GRAM_ROWS = 32
+_GRAM_ROWS = 64
 """Rows of a Gram matrix taken at once: fewer make slow matrix products."""
+
+_LOST = 1.2e-38
+"""More than what the square of a number that underflows in float32 would have been."""
 
 _CANCELLED = 3 / (math.sqrt(8) * 64)
 """Where ‖g‖² is below this times (√out + √in + 1)·Σ_t ‖b_t‖²‖a_t‖², ‖g‖ may be off by more than 64 ulps.
@@ -37,8 +39,8 @@ clipping raises norms by 64 ulps.
 class PerExample(Protocol):
     """The gradients g_i of one parameter, i in 1…B."""
 
-    def squared_norms(self) -> Tensor:
-        """‖g_i‖² in float64, shape (B,)."""
+    def norms(self) -> Tensor:
+        """‖g_i‖, shape (B,), to a few ulps; ∞ where it is beyond the type."""
         ...
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
@@ -61,17 +63,15 @@ class Whole:
 
     Attributes:
         values: Shape (B, *shape).
-        squares: ‖g_i‖² (B,) where it is known already.
+        known: ‖g_i‖ (B,) where it is known already.
     """
 
     values: Tensor
-    squares: Tensor | None = None
+    known: Tensor | None = None
 
-    def squared_norms(self) -> Tensor:
-        """‖g_i‖², shape (B,)."""
-        if self.squares is not None:
-            return self.squares
-        return squared(self.values)
+    def norms(self) -> Tensor:
+        """‖g_i‖, shape (B,)."""
+        return norms_of(self.values) if self.known is None else self.known
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
         """Σ_i w_i g_i."""
@@ -92,22 +92,22 @@ class Whole:
 class Outer:
     """g_i = b_i a_iᵀ, a linear layer without positions.
 
-    ‖g_i‖² = ‖b_i‖²·‖a_i‖² (Goodfellow 2015, arXiv 1510.01799v2, section 4), and Σ_i w_i g_i = Bᵀ (w·A).
+    ‖g_i‖ = ‖b_i‖·‖a_i‖ (Goodfellow 2015, arXiv 1510.01799v2, section 4), and Σ_i w_i g_i = Bᵀ (w·A).
 
     Attributes:
         left: b, shape (B, out).
         right: a, shape (B, in).
-        left_squares: ‖b_i‖² (B,) where it is known already.
+        left_norms: ‖b_i‖ (B,) where it is known already.
     """
 
     left: Tensor
     right: Tensor
-    left_squares: Tensor | None = None
+    left_norms: Tensor | None = None
 
-    def squared_norms(self) -> Tensor:
-        """‖b_i‖²·‖a_i‖², shape (B,)."""
-        known = self.left_squares
-        return (squared(self.left) if known is None else known) * squared(self.right)
+    def norms(self) -> Tensor:
+        """‖b_i‖·‖a_i‖, shape (B,)."""
+        left = norms_of(self.left) if self.left_norms is None else self.left_norms
+        return left * norms_of(self.right)
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
         """One matrix product; the narrower factor takes the weights and comes first, which is faster."""
@@ -139,21 +139,25 @@ class Factors:
     left: Tensor
     right: Tensor
 
-    def squared_norms(self) -> Tensor:
-        """The Gram form; in float64 where rounding or underflow would show."""
-        squares, diagonal = _gram(self.left, self.right)
-        widths = math.sqrt(self.left.shape[2]) + math.sqrt(self.right.shape[2])
-        doubtful = (squares < _CANCELLED * (widths + 1) * diagonal) | (squares < self._underflown())
-        if self.left.dtype != torch.float64 and doubtful.any():
-            squares[doubtful] = _gram(self.left[doubtful].double(), self.right[doubtful].double())[0]
-        return squares
+    def norms(self) -> Tensor:
+        """The Gram form."""
+        return self.squares().sqrt_().to(self.left.dtype)
 
-    def _underflown(self) -> Tensor:
-        """10⁸ times what squares of tiny factors can come to at most, shape (B,)."""
-        largest = [torch.linalg.vector_norm(f, ord=math.inf, dim=2).double() for f in (self.left, self.right)]
-        tiny = (largest[0] < _TINY) | (largest[1] < _TINY)
-        size = self.left.shape[2] * self.right.shape[2]
-        return 1e8 * size * torch.where(tiny, largest[0] * largest[1], 0.0).square().sum(dim=1)
+    def squares(self) -> Tensor:
+        """‖g_i‖², shape (B,), in float64; calculated there too where rounding or underflow would show."""
+        gram = _Gram.of(self.left, self.right)
+        widths = math.sqrt(self.left.shape[2]) + math.sqrt(self.right.shape[2])
+        doubtful = (gram.total < _CANCELLED * (widths + 1) * gram.diagonal) | (gram.total < self._lost(gram))
+        if self.left.dtype != torch.float64 and doubtful.any():
+            again = _Gram.of(self.left[doubtful].double(), self.right[doubtful].double())
+            gram.total[doubtful] = again.total
+        return gram.total
+
+    def _lost(self, gram: "_Gram") -> Tensor:
+        """10⁸ times what the squares at positions with a tiny factor can come to at most, shape (B,)."""
+        tiny = torch.minimum(gram.left, gram.right) < _TINY**2
+        left, right = gram.left + self.left.shape[2] * _LOST, gram.right + self.right.shape[2] * _LOST
+        return 1e8 * torch.where(tiny, left * right, 0.0).sum(dim=1)
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
         """One matrix product over examples and positions."""
@@ -188,7 +192,7 @@ class Rows:
     values: Tensor
     height: int
 
-    def squared_norms(self) -> Tensor:
+    def norms(self) -> Tensor:
         """Rows that an example looks up twice are added before they are squared."""
         order = self.indices.argsort(dim=1)
         indices = self.indices.gather(1, order)
@@ -196,7 +200,11 @@ class Rows:
         starts[:, 1:] = indices[:, 1:] != indices[:, :-1]
         slots = (starts.cumsum(dim=1) - 1)[:, :, None].expand_as(self.values)
         values = self.values.gather(1, order[:, :, None].expand_as(self.values))
-        return squared(torch.zeros_like(values).scatter_add_(1, slots, values))
+        return norms_of(torch.zeros_like(values).scatter_add_(1, slots, values))
+
+    def squares(self) -> Tensor:
+        """‖g_i‖², shape (B,), in float64."""
+        return self.norms().double().square_()
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
         """Only the rows that were looked up are touched."""
@@ -221,95 +229,56 @@ class Rows:
         return tables.scatter_add_(1, self.indices[:, :, None].expand_as(self.values), self.values)
 
 
-@final
-@dataclass(frozen=True)
-class _Mixed:
-    """A sum of terms in factors: the squared norm has their inner products too.
-
-    Attributes:
-        terms: `Rows`, and `Factors` with the table's rows on their left.
-    """
-
-    terms: Sequence[Factors | Rows]
-
-    def squared_norms(self) -> Tensor:
-        terms = [term.double() for term in self.terms]  # between them anything may cancel
-        squares = [term.squared_norms() for term in terms]
-        pairs = [(a, b) for i, a in enumerate(terms) for b in terms[i + 1 :]]
-        return torch.stack([*squares, *(2 * _inner(a, b) for a, b in pairs)]).sum(dim=0).clamp(min=0.0)
-
-    def weighted_sum(self, weights: Tensor) -> Tensor:
-        return torch.stack([term.weighted_sum(weights) for term in self.terms]).sum(dim=0)
-
-    def without(self, dropped: Tensor) -> "_Mixed":
-        return _Mixed([term.without(dropped) for term in self.terms])
-
-    def whole(self) -> Tensor:
-        return torch.stack([term.whole() for term in self.terms]).sum(dim=0)
-
-
-def total(terms: Sequence[PerExample]) -> PerExample:
-    """The gradients of a parameter that is used several times: g_i is the sum over the uses."""
-    if len(terms) == 1:
-        return terms[0]
-    in_factors = [_in_factors(term) for term in terms]
-    if all(isinstance(term, Factors | Rows) for term in in_factors) and any(
-        isinstance(term, Rows) for term in in_factors
-    ):
-        return _Mixed([term for term in in_factors if isinstance(term, Factors | Rows)])
-    values = terms[0].whole()
-    for term in terms[1:]:
-        values = values + term.whole()
-    return Whole(values)
-
-
-def squared(values: Tensor) -> Tensor:
-    """Squared L2 norm of each row of values (B, …), in float64, shape (B,); one pass, nothing written.
+def norms_of(values: Tensor) -> Tensor:
+    """L2 norm of each row of values (B, …), shape (B,); one pass, nothing written.
 
     Squares of small numbers underflow in float32, and a norm of 0 clips nothing: rows whose norm comes out
-    tiny are taken again in float64, and norms are only squared there.
+    tiny are taken again in float64.
     """
-    rows = values.flatten(1)
+    rows = values if values.ndim == 2 else values.flatten(1)
     norms: Tensor = torch.linalg.vector_norm(rows, dim=1)
-    tiny = norms < _TINY
-    if tiny.any():
-        norms = torch.where(tiny, torch.linalg.vector_norm(rows.double(), dim=1).to(norms.dtype), norms)
-    return norms.double().square_()
+    if not norms.min().item() >= _TINY:  # which NaN is not
+        exact = torch.linalg.vector_norm(rows.double(), dim=1).to(norms.dtype)
+        norms = torch.where(norms < _TINY, exact, norms)
+    return norms
 
 
-def _in_factors(term: PerExample) -> PerExample:
-    return Factors(term.left[:, None], term.right[:, None]) if isinstance(term, Outer) else term
+@final
+@dataclass(frozen=True)
+class _Gram:
+    """Both Gram matrices, in what is kept of them.
 
-
-def _inner(a: Factors | Rows, b: Factors | Rows) -> Tensor:
-    """⟨Σ_t l_t r_tᵀ, Σ_s l'_s r'_sᵀ⟩ = Σ_ts (l_t·l'_s)(r_t·r'_s); a row index is a unit vector."""
-    if isinstance(a, Rows) and isinstance(b, Rows):
-        left = (a.indices[:, :, None] == b.indices[:, None, :]).to(a.values.dtype)
-        return (left * (a.values @ b.values.mT)).sum(dim=(1, 2))
-    if isinstance(a, Rows):
-        return _inner(b, a)
-    if isinstance(b, Rows):
-        left = a.left.gather(2, b.indices[:, None, :].expand(-1, a.left.shape[1], -1))
-        return (left * (a.right @ b.values.mT)).sum(dim=(1, 2))
-    return ((a.left @ b.left.mT) * (a.right @ b.right.mT)).sum(dim=(1, 2))
-
-
-def _gram(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
-    """Σ_ts (b_t·b_s)(a_t·a_s) and its part with t = s, in float64, shape (B,).
-
-    Symmetry saves almost half of it; rounding cannot make it negative.
+    Attributes:
+        total: Σ_ts (b_t·b_s)(a_t·a_s), shape (B,), in float64.
+        left: ‖b_t‖², shape (B, T), in float64.
+        right: ‖a_t‖², shape (B, T), in float64.
     """
-    length = left.shape[1]
-    step = max(_GRAM_ROWS, length // 4)
-    totals, diagonals = [], []
-    for start in range(0, length, step):
-        rows, before = slice(start, start + step), slice(0, start + step)
-        products = left[:, rows] @ left[:, before].mT
-        products.mul_(right[:, rows] @ right[:, before].mT)
-        diagonals.append(products[:, :, start:].diagonal(dim1=1, dim2=2).sum(dim=1, dtype=torch.float64))
-        products[:, :, :start].mul_(2)
-        totals.append(products.sum(dim=(1, 2), dtype=torch.float64))
-    return torch.stack(totals).sum(dim=0).clamp(min=0.0), torch.stack(diagonals).sum(dim=0)
+
+    total: Tensor
+    left: Tensor
+    right: Tensor
+
+    @property
+    def diagonal(self) -> Tensor:
+        """Σ_t ‖b_t‖²‖a_t‖², shape (B,)."""
+        return (self.left * self.right).sum(dim=1)
+
+    @classmethod
+    def of(cls, left: Tensor, right: Tensor) -> "_Gram":
+        """Of factors (B, T, out) and (B, T, in); symmetry saves almost half of the work."""
+        length = left.shape[1]
+        step = max(_GRAM_ROWS, length // 4)
+        totals, own = [], []
+        for start in range(0, length, step):
+            rows, before = slice(start, start + step), slice(0, start + step)
+            pair = [factor[:, rows] @ factor[:, before].mT for factor in (left, right)]
+            own.append([matrix[:, :, start:].diagonal(dim1=1, dim2=2).double() for matrix in pair])
+            products = pair[0].mul_(pair[1])
+            products[:, :, :start].mul_(2)
+            totals.append(products.sum(dim=(1, 2), dtype=torch.float64))
+        # Rounding cannot make the total negative.
+        total = torch.stack(totals).sum(dim=0).clamp(min=0.0)
+        return cls(total, *(torch.cat(parts, dim=1) for parts in zip(*own, strict=True)))
 
 
 def _weighted_product(left: Tensor, right: Tensor, weights: Tensor) -> Tensor:

@@ -49,9 +49,7 @@ class Recorder(Interception):
         super().__init__()
         self._layout, self._batch_size = layout, batch_size
         self.recorded: dict[int, Call] = {}
-        self.nodes: dict[Source, Node] = {
-            name: get_gradient_edge(parameter).node for name, parameter in parameters.items()
-        }
+        self.derived: dict[Source, Node] = {}  # nodes of what is computed from parameters alone
         self._tensors: dict[Source, Tensor] = dict(parameters.items())
 
     def observe(
@@ -88,17 +86,18 @@ class Recorder(Interception):
         same = function == operation.function and len(leaves) == len(operation.batches)
         if not same or any(leaves[i] is not self._tensors.get(s) for i, s in operation.sources.items()):
             raise Unexpected("the model calls other functions than before")
-        self._expect_batch(leaves, operation.batches)
+        for i, batch in operation.placed:
+            self._expect_batch(leaves[i], batch)
 
     def _ends(self, leaves: Sequence[Any], operation: Operation) -> frozenset[Node]:
-        known = {self.nodes[source] for source in operation.sources.values()}
-        others = (leaf for i, leaf in enumerate(leaves) if i not in operation.sources)
-        return frozenset(known.union(_node(leaf) for leaf in others if _differentiable(leaf)))
+        # A parameter's own node ends the graph anyway.
+        known = [self.derived[source] for source in operation.sources.values() if source in self.derived]
+        others = [leaf for i, leaf in enumerate(leaves) if i not in operation.sources]
+        return frozenset([*known, *(_node(leaf) for leaf in others if _differentiable(leaf))])
 
-    def _expect_batch(self, values: Sequence[Any], batches: Sequence[Batch | None]) -> None:
-        for value, batch in zip(values, batches, strict=True):
-            if batch is not None and not batch.fits(value, self._batch_size):
-                raise Unexpected("a batch dimension is not where it was")
+    def _expect_batch(self, value: Tensor, batch: Batch) -> None:
+        if not batch.fits(value, self._batch_size):
+            raise Unexpected("a batch dimension is not where it was")
 
     def _rule(
         self, use: Use, function: Function, arguments: Sequence[Any], keywords: Mapping[str, Any]
@@ -111,7 +110,9 @@ class Recorder(Interception):
         self, operation: Operation, result: Any, leaves: Sequence[Any]
     ) -> tuple[list[GradientEdge], list[torch.Size]]:
         outputs = tensors_of(result)
-        self._expect_batch(outputs, operation.results)
+        for output, batch in zip(outputs, operation.results, strict=True):
+            if batch is not None:
+                self._expect_batch(output, batch)
         if not all(output.grad_fn is not None for output in outputs):
             raise Unexpected(f"{operation.function.__name__} gives a result without a gradient")
         stable = [_stable(output, leaves) for output in outputs]
@@ -123,7 +124,7 @@ class Recorder(Interception):
         if call.operation.derives:
             for i, output in enumerate(tensors_of(result)):
                 self._tensors[index, i] = output
-                self.nodes[index, i] = call.edges[i].node
+                self.derived[index, i] = call.edges[i].node
 
 
 def _differentiable(leaf: Any) -> bool:
@@ -141,7 +142,9 @@ def _stable(output: Tensor, leaves: Sequence[Any]) -> Tensor:
     another node, while the product keeps its own.
     """
     base = output._base
+    if base is None:
+        return output
     known = {id(leaf) for leaf in leaves} | {id(leaf._base) for leaf in leaves if isinstance(leaf, Tensor)}
-    if base is None or id(base) in known or base.numel() != output.numel() or base.grad_fn is None:
+    if id(base) in known or base.numel() != output.numel() or base.grad_fn is None:
         return output
     return base if base.is_contiguous() and output.is_contiguous() else output

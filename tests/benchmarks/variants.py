@@ -45,12 +45,13 @@ def dpexp_compiled(model, inputs, targets, size):
 
 def _dpexp(model, inputs, targets, size, engine):
     optimizer = torch.optim.SGD(model.parameters(), RATE)
-    group = ClipGroup(tuple(name for name, _ in model.named_parameters()), FlatClipping(CLIP))
+    parameters = dict(model.named_parameters())
+    group = ClipGroup(tuple(parameters), FlatClipping(CLIP))
 
     def step():
         found = grouped_clipped_sum(model, losses, inputs, targets, [group], size, engine=engine)
-        for name, parameter in model.named_parameters():
-            parameter.grad = found.sums[name] / len(inputs)
+        for name, parameter in parameters.items():
+            parameter.grad = found.sums[name].div_(len(inputs))
         optimizer.step()
         optimizer.zero_grad()
 

@@ -1,4 +1,5 @@
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -6,10 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional
+from torch.nn.utils.rnn import pack_padded_sequence
+from torch.utils import _pytree
 
 from dpexp._validate import UserError
 from dpexp.clipping import FlatClipping
 from dpexp.gradients import ClipGroup, clipped_sum, explain, grouped_clipped_sum
+from dpexp.gradients.interception import Interception
 from dpexp.gradients.loop import loop
 from tests.gradients.models import assert_equal, trainable
 
@@ -167,6 +171,11 @@ class TimeFirst(nn.Module):
         return self.layer(inputs.transpose(0, 1))
 
 
+class Sequences(TimeFirst):
+    def forward(self, inputs):
+        return super().forward(inputs)[0].transpose(0, 1)
+
+
 class Cells(nn.Module):
     def __init__(self, kind):
         super().__init__()
@@ -185,7 +194,9 @@ class Cells(nn.Module):
         nn.GRU(3, 4, batch_first=True),
         nn.GRU(3, 4, 2, bidirectional=True, batch_first=True),
         nn.LSTM(3, 4, batch_first=True, proj_size=2),
+        nn.LSTM(3, 4, 2, bidirectional=True, proj_size=2, bias=False, batch_first=True),
         nn.RNN(3, 4, nonlinearity="relu", batch_first=True),
+        Sequences(nn.RNN(3, 4, bias=False)),
         Cells(nn.GRUCell),
         Cells(nn.LSTMCell),
         Cells(nn.RNNCell),
@@ -193,16 +204,74 @@ class Cells(nn.Module):
     ids=str,
 )
 def test_recurrent_layers_and_cells(layer):
-    check(layer, rows(3, 4, 3), by_torch_func=True)
+    check(layer, rows(3, 4, 3))
+
+
+@pytest.mark.parametrize("biased", [True, False], ids=["biased", "plain"])
+@pytest.mark.parametrize(
+    "options", [{}, {"bidirectional": True, "num_layers": 2}, {"batch_first": True}], ids=str
+)
+@pytest.mark.parametrize(
+    "kind", [nn.LSTM, nn.GRU, nn.RNN, partial(nn.LSTM, proj_size=2)], ids=["lstm", "gru", "rnn", "proj"]
+)
+def test_step_by_step_gives_what_torch_does(kind, options, biased):
+    torch.manual_seed(0)
+    layer, inputs = kind(3, 4, bias=biased, **options).double(), rows(5, 6, 3).double()
+    with Stepwise() as seen:
+        found = _pytree.tree_leaves(layer(inputs))
+    torch.testing.assert_close(found, _pytree.tree_leaves(layer(inputs)))
+    assert seen.linear > 5
+
+
+class Stepwise(Interception):
+    """Counts linear layers."""
+
+    linear = 0
+
+    def observe(self, index, function, arguments, keywords):
+        self.linear += function is functional.linear
+        return function(*arguments, **keywords)
+
+
+class Packed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.GRU(3, 4, batch_first=True)
+
+    def forward(self, inputs):
+        lengths = torch.full((len(inputs),), inputs.shape[1])
+        return self.layer(pack_padded_sequence(inputs, lengths, batch_first=True))[1][0]
+
+
+def test_packed_sequences_are_refused():
+    with pytest.raises(UserError, match="gru is given a packed sequence, expected a padded one"):
+        explain(Packed().double(), rows(3, 4, 3))
+
+
+class Twice(nn.Module):
+    """Both inputs of a bilinear layer are the same."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Bilinear(3, 3, 4)
+
+    def forward(self, inputs):
+        return self.layer(inputs, inputs)
 
 
 @pytest.mark.parametrize(
     ("layer", "shape"),
-    [(nn.PReLU(4), (5, 4, 3)), (nn.Conv2d(2, 3, 2), (3, 2, 4, 4))],
-    ids=["prelu", "conv"],
+    [(nn.PReLU(4), (5, 4, 3)), (Twice(), (4, 3))],
+    ids=["prelu", "bilinear"],
 )
-def test_layers_without_a_rule_or_with_one_agree_with_the_loop(layer, shape):
-    check(layer, rows(*shape), by_torch_func=isinstance(layer, nn.PReLU))
+def test_layers_without_a_rule_go_to_torch_func_one_by_one(layer, shape):
+    check(layer, rows(*shape), by_torch_func=True)
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean"])
+def test_bags_of_words_go_to_torch_func(mode):
+    bags = torch.tensor([[0, 1, 1], [2, 2, 2], [4, 0, 3]])
+    check(nn.EmbeddingBag(5, 4, mode=mode), bags, by_torch_func=True)
 
 
 def test_bfloat16_autocast_keeps_norms_and_sums_in_float32():

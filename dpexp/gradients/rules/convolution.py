@@ -7,7 +7,7 @@ With few channels they do not, and windows times gradients, a matrix product, is
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
+from math import ceil, prod
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ from torch.nn import functional
 from torch.nn.grad import conv1d_weight, conv2d_weight, conv3d_weight
 
 from dpexp.gradients.layout import Source
-from dpexp.gradients.per_example import Factors, PerExample, Whole, masked, squared
+from dpexp.gradients.per_example import Factors, PerExample, Whole, masked, norms_of
 from dpexp.gradients.rules.product import WRITE, chunks
 from dpexp.gradients.rules.use import Finish, Use
 
@@ -24,7 +24,7 @@ __all__ = ["convolution", "transposed_convolution"]
 _KERNEL_GRADIENTS: dict[int, Callable[..., Tensor]] = {1: conv1d_weight, 2: conv2d_weight, 3: conv3d_weight}
 _MANY_CHANNELS = 8
 _ROOM = 2
-"""A kernel's gradient is kept if it takes at most this many times the room of what it is made from."""
+"""Kernels' gradients may take this many times the room of what they are made from: beyond, none is kept."""
 _Size = int | Sequence[int]
 
 
@@ -113,18 +113,16 @@ def transposed_convolution(
 
 def _kernel_gradients(images: Tensor, gradients: Tensor, geometry: _Geometry) -> PerExample:
     """Of images (B, in, *S) and gradients at the outputs (B, out, *S')."""
-    size, room = prod(geometry.shape), images[:1].numel() + gradients[:1].numel()
     if geometry.groups == 1 and not _writing_pays(gradients, geometry):
-        return _Kernel(images, gradients, geometry, _gram_squares(images, gradients, geometry))
-    squares = images.new_empty(len(images), dtype=torch.float64)
-    kept = images.new_empty(len(images), *geometry.shape) if size <= _ROOM * room else None
-    seen = room if _by_groups_pays(geometry) else _seen(gradients, geometry)
-    for rows in chunks(len(images), max(size, seen)):
-        values = _written(images[rows], gradients[rows], geometry)
-        squares[rows] = squared(values)
-        if kept is not None:
-            kept[rows] = values
-    return _Kernel(images, gradients, geometry, squares) if kept is None else Whole(kept, squares)
+        return _Kernel(images, gradients, geometry, _gram_norms(images, gradients, geometry))
+    times = prod(geometry.shape) / (images[:1].numel() + gradients[:1].numel())
+    if times <= _ROOM:
+        values = _written(images, gradients, geometry)
+        return Whole(values, norms_of(values))
+    parts = ceil(times / _ROOM)
+    pairs = zip(images.chunk(parts), gradients.chunk(parts), strict=True)
+    norms = [norms_of(_written(*pair, geometry)) for pair in pairs]
+    return _Kernel(images, gradients, geometry, torch.cat(norms))
 
 
 def _writing_pays(gradients: Tensor, geometry: _Geometry) -> bool:
@@ -133,9 +131,9 @@ def _writing_pays(gradients: Tensor, geometry: _Geometry) -> bool:
     return outs * prod(rest) * WRITE < length**2 * (outs + prod(rest))
 
 
-def _gram_squares(images: Tensor, gradients: Tensor, geometry: _Geometry) -> Tensor:
+def _gram_norms(images: Tensor, gradients: Tensor, geometry: _Geometry) -> Tensor:
     right = _windows(images, geometry, gradients.shape[2:]).flatten(1, 1 + geometry.dims).flatten(2)
-    return Factors(gradients.flatten(2).mT, right.mT).squared_norms()
+    return Factors(gradients.flatten(2).mT, right.mT).norms()
 
 
 def _written(images: Tensor, gradients: Tensor, geometry: _Geometry) -> Tensor:
@@ -144,15 +142,12 @@ def _written(images: Tensor, gradients: Tensor, geometry: _Geometry) -> Tensor:
 
 
 def _by_groups_pays(geometry: _Geometry) -> bool:
-    return geometry.shape[1] >= _MANY_CHANNELS or geometry.groups > 1
-
-
-def _seen(gradients: Tensor, geometry: _Geometry) -> int:
-    """Numbers in the windows of one example."""
-    return prod(geometry.shape[1:]) * prod(gradients.shape[2:])
+    many = geometry.shape[1] >= _MANY_CHANNELS and prod(geometry.shape[2:]) > 1
+    return many or geometry.groups > 1
 
 
 def _by_groups(images: Tensor, gradients: Tensor, geometry: _Geometry) -> Tensor:
+    """In one call: the libraries are slow on few rows."""
     rows, (outs, *rest) = len(images), geometry.shape
     found = _KERNEL_GRADIENTS[geometry.dims](
         images.reshape(1, -1, *images.shape[2:]),
@@ -167,9 +162,14 @@ def _by_groups(images: Tensor, gradients: Tensor, geometry: _Geometry) -> Tensor
 
 
 def _by_windows(images: Tensor, gradients: Tensor, geometry: _Geometry) -> Tensor:
-    windows = _windows(images, geometry, gradients.shape[2:]).flatten(2 + geometry.dims)
-    right = windows.flatten(1, 1 + geometry.dims)
-    return torch.bmm(gradients.flatten(2), right.mT).view(len(images), *geometry.shape)
+    """In parts, since windows take much more room than the images."""
+    outs, *rest = geometry.shape
+    values = images.new_empty(len(images), outs, prod(rest))
+    for rows in chunks(len(images), prod(rest) * prod(gradients.shape[2:])):
+        windows = _windows(images[rows], geometry, gradients.shape[2:]).flatten(2 + geometry.dims)
+        right = windows.flatten(1, 1 + geometry.dims)
+        torch.bmm(gradients[rows].flatten(2), right.mT, out=values[rows])
+    return values.view(len(images), *geometry.shape)
 
 
 def _windows(images: Tensor, geometry: _Geometry, outputs: Sequence[int]) -> Tensor:
@@ -192,16 +192,16 @@ class _Kernel:
         images: Shape (B, in, *S).
         gradients: Shape (B, out, *S').
         geometry: Of the convolution.
-        squares: ‖g_i‖², shape (B,).
+        known: ‖g_i‖, shape (B,).
     """
 
     images: Tensor
     gradients: Tensor
     geometry: _Geometry
-    squares: Tensor
+    known: Tensor
 
-    def squared_norms(self) -> Tensor:
-        return self.squares
+    def norms(self) -> Tensor:
+        return self.known
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
         weighted = self.gradients * weights.view(-1, *[1] * (self.gradients.ndim - 1))
@@ -212,7 +212,7 @@ class _Kernel:
 
     def without(self, dropped: Tensor) -> "_Kernel":
         images, gradients = masked(self.images, dropped), masked(self.gradients, dropped)
-        return _Kernel(images, gradients, self.geometry, self.squares)
+        return _Kernel(images, gradients, self.geometry, self.known)
 
     def whole(self) -> Tensor:
         return _written(self.images, self.gradients, self.geometry)

@@ -20,9 +20,6 @@ from dpexp.gradients.rules.use import Saved, Use
 
 __all__ = ["Generic", "generic"]
 
-# torch.func has no batching rule for these kernels: one backward pass for each example.
-_UNBATCHED = frozenset({torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu})
-
 
 def generic(use: Use, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> "Generic":
     """Keeps the arguments of a call and differentiates it again, example by example."""
@@ -49,11 +46,6 @@ class Generic:
         values = [batch.first(leaves[i]) for i, batch in batches.items()]
         slopes = [r.first(g) for g, r in zip(gradients, operation.results, strict=True) if r is not None]
         one = partial(self._one, leaves, batches)
-        if operation.function in _UNBATCHED:
-            rows = [
-                one(*row) for row in zip(zip(*values, strict=True), zip(*slopes, strict=True), strict=True)
-            ]
-            return self._sum([torch.stack(found) for found in zip(*rows, strict=True)])
         with without_cost_warnings():
             return self._sum(vmap(one)(values, slopes))
 

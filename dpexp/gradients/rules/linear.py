@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from torch import Tensor
 
 from dpexp.gradients.layout import Source
-from dpexp.gradients.per_example import Outer, PerExample, Whole, squared
+from dpexp.gradients.per_example import Outer, PerExample, Whole, norms_of
 from dpexp.gradients.rules.product import product
 from dpexp.gradients.rules.use import Finish, Saved, Use, positions
 
@@ -37,10 +37,10 @@ def linear(use: Use, input: Tensor, weight: Tensor, bias: Tensor | None = None) 
 def _without_positions(
     left: Tensor, saved: Saved | None, weight: Source | None, bias: Source | None
 ) -> Mapping[Source, PerExample]:
-    squares = squared(left)  # of both the bias and the weight
-    found: dict[Source, PerExample] = {} if bias is None else {bias: Whole(left, squares)}
+    norms = norms_of(left)  # of both the bias and the weight
+    found: dict[Source, PerExample] = {} if bias is None else {bias: Whole(left, norms)}
     if weight is not None and saved is not None:
-        found[weight] = Outer(left, saved.tensor.flatten(1), squares)
+        found[weight] = Outer(left, saved.tensor.flatten(1), norms)
     return found
 
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from dpexp.gradients.per_example import Factors, Outer, PerExample, Whole, squared
+from dpexp.gradients.per_example import Factors, Outer, PerExample, Whole, norms_of
 
 __all__ = ["WRITE", "chunks", "product", "writing_pays"]
 
@@ -24,11 +24,11 @@ def product(left: Tensor, right: Tensor) -> PerExample:
     if not writing_pays(left.shape[1], left.shape[2], right.shape[2]):
         return Factors(left, right)
     values = left.new_empty(len(left), left.shape[2], right.shape[2])
-    squares = left.new_empty(len(left), dtype=torch.float64)
+    norms = left.new_empty(len(left))
     for rows in chunks(len(left), values[:1].numel()):
         torch.bmm(left[rows].mT, right[rows], out=values[rows])
-        squares[rows] = squared(values[rows])
-    return Whole(values, squares)
+        norms[rows] = norms_of(values[rows])
+    return Whole(values, norms)
 
 
 def writing_pays(length: int, out_features: int, in_features: int) -> bool:
