@@ -7,9 +7,11 @@ import pytest
 import yaml
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
+from omegaconf import OmegaConf
 
 from dpexp.cli import conf_dir
 from dpexp.cli.keys import check_group, check_root
+from dpexp.cli.resolvers import register
 
 GROUPS = sorted(folder.name for folder in conf_dir().iterdir() if folder.is_dir())
 EXPERIMENTS = sorted(file.stem for file in (conf_dir() / "experiment").glob("*.yaml"))
@@ -131,5 +133,12 @@ def test_recipes_follow_epsilon_alone(recipe):
         assert config.privacy.noise_multiplier is None
         assert config.accountant._target_.endswith("PLDAccountant")
         rates[epsilon] = config.optimizer.lr
-    assert rates[2] == pytest.approx(2 * rates[0.5])
-    assert rates[8] == pytest.approx(4 * rates[0.5])
+    assert rates[0.5] < rates[2] < rates[8]
+    assert rates[8] / rates[2] == pytest.approx(rates[2] / rates[0.5])  # one power of ε
+
+
+@pytest.mark.parametrize(("epsilon", "expected"), [(16, 24), (1, 3), (None, 3), (0, 3)])
+def test_a_rule_in_epsilon_is_a_power_of_it(epsilon, expected):
+    register()
+    config = OmegaConf.create({"epsilon": epsilon, "lr": "${times_power:3,${epsilon},0.75}"})
+    assert config.lr == pytest.approx(expected)

@@ -1,6 +1,5 @@
 """Figures that a configuration computes from its other keys."""
 
-import math
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -9,10 +8,10 @@ __all__ = ["register"]
 
 
 def register() -> None:
-    """Makes `${scattering_dimensions:…}`, `${pretrained_dimensions:…}` and the like known."""
+    """Makes `${scattering_dimensions:…}`, `${times_power:…}` and the like known."""
     OmegaConf.register_new_resolver("token_ids", _token_ids, replace=True)
     OmegaConf.register_new_resolver("scattering_dimensions", _scattering_dimensions, replace=True)
-    OmegaConf.register_new_resolver("times_root", _times_root, replace=True)
+    OmegaConf.register_new_resolver("times_power", _times_power, replace=True)
     OmegaConf.register_new_resolver("pretrained_dimensions", _pretrained_dimensions, replace=True)
 
 
@@ -43,7 +42,7 @@ def _pretrained_dimensions(shape: Any, channels: Any, crop: Any) -> int | None:
         return None
 
 
-def _times_root(factor: float, epsilon: Any) -> Any:
-    """factor·√ε, for learning rates; the factor where there is no ε."""
+def _times_power(factor: float, epsilon: Any, exponent: float) -> Any:
+    """factor·ε^exponent, for rules in ε; the factor where there is no ε."""
     known = isinstance(epsilon, (int, float)) and not isinstance(epsilon, bool) and epsilon > 0
-    return factor * math.sqrt(epsilon) if known else factor
+    return factor * epsilon**exponent if known else factor
