@@ -54,8 +54,9 @@ class FlatClipping:
         Returns:
             Factors in [0, 1], shape (B,); 0 where the norm is not finite.
         """
-        # Divided, not multiplied by 1/‖g‖, which overflows where a tiny C still clips. ∞/∞ is NaN.
-        factors = torch.full_like(norms, self.clip_norm / _rounding(norms)).div_(norms)
+        # Divided, not multiplied by 1/‖g‖, which overflows where a tiny C still clips.
+        highest = torch.finfo(norms.dtype).max
+        factors = torch.full_like(norms, min(self.clip_norm / _rounding(norms), highest)).div_(norms)
         return factors.clamp_(max=1.0).nan_to_num_(nan=0.0)
 
     def sensitivity(self, relation: Relation) -> float:

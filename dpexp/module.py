@@ -192,7 +192,8 @@ class DPModule(pl.LightningModule):
 
     def _descend(self, gradients: Mapping[str, Tensor], step: StepPlan) -> None:
         for name, gradient in gradients.items():
-            self.model.get_parameter(name).grad = gradient
+            parameter = self.model.get_parameter(name)
+            parameter.grad = gradient.to(parameter.dtype)
         optimizer = self.optimizers()
         assert isinstance(optimizer, pl.core.optimizer.LightningOptimizer)
         learning_rate = self._learning_rate.at(step.index, self.plan.lots_per_epoch)

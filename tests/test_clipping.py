@@ -1,3 +1,5 @@
+import math
+
 import pytest
 import torch
 from hypothesis import given
@@ -131,3 +133,10 @@ def test_the_engine_sums_what_a_loop_over_examples_does_under_every_rule(rule, s
     expected = loop(model, classification_loss, inputs, targets, groups)
     for name in names:
         torch.testing.assert_close(found.sums[name], expected.sums[name], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("clip_norm", "norm", "factor"), [(1e-40, 1e-39, 0.1), (1e39, 1.0, 1.0), (1e39, math.inf, 0.0)]
+)
+def test_clip_norms_beyond_the_type_of_the_norms(clip_norm, norm, factor):
+    assert float(FlatClipping(clip_norm).factors(torch.tensor([norm]))) == pytest.approx(factor, rel=1e-3)

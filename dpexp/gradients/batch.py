@@ -6,7 +6,14 @@ from typing import final
 import torch
 from torch import Tensor
 
-__all__ = ["Batch"]
+__all__ = ["Batch", "in_full"]
+
+_HALF = (torch.bfloat16, torch.float16)
+
+
+def in_full(tensor: Tensor) -> Tensor:
+    """The tensor in float32 at least: norms, clipping and sums are not for shorter types."""
+    return tensor.float() if tensor.dtype in _HALF else tensor
 
 
 @final
@@ -44,7 +51,7 @@ class Batch:
 
     def first_in_full(self, tensor: Tensor) -> Tensor:
         """The same in float32 at least: autocast gives less."""
-        return self.first(tensor.float() if tensor.dtype in (torch.bfloat16, torch.float16) else tensor)
+        return self.first(in_full(tensor))
 
     def alone(self, tensor: Tensor) -> Tensor:
         """One example of `first`, as the batch of one that the model would have seen."""

@@ -7,6 +7,7 @@ per-example gradients or their factors as they arrive, and lets go of what it no
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import final
 
@@ -14,12 +15,14 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, Node
 
+from dpexp.gradients.batch import in_full
 from dpexp.gradients.clipped import (
     ClipGroup,
     ClippedSum,
     Loss,
     of_finite_losses,
     per_example_losses,
+    together,
     weights_of,
 )
 from dpexp.gradients.graph import Graph
@@ -51,8 +54,10 @@ def book_keeping(
     recorder.finished()
     losses = per_example_losses(loss(outputs, targets), len(inputs))
     del outputs
-    found = _differentiate(losses, recorder, parameters)
-    return _clip(groups, found, losses.detach(), parameters)
+    device = inputs.device.type
+    with torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext():
+        found = _differentiate(losses, recorder, parameters)
+        return _clip(groups, found, losses.detach(), parameters)
 
 
 def _differentiate(
@@ -173,13 +178,10 @@ def _clip(
 
 def _norms(group: ClipGroup, found: Mapping[Source, PerExample], losses: Tensor) -> Tensor:
     norms = [found[name].norms() for name in group.parameters if name in found]
-    if not norms:
-        return torch.zeros_like(losses)
-    together: Tensor = torch.linalg.vector_norm(torch.stack(norms).double(), dim=0)  # squares fit in float64
-    return together.to(losses.dtype)
+    return together(norms) if norms else torch.zeros_like(in_full(losses))
 
 
 def _sum(entry: PerExample | None, weights: Tensor, parameter: nn.Parameter) -> Tensor:
     if entry is None:
-        return torch.zeros_like(parameter).detach()
-    return entry.weighted_sum(weights).to(parameter.dtype)
+        return torch.zeros_like(in_full(parameter)).detach()
+    return entry.weighted_sum(weights)

@@ -17,6 +17,7 @@ __all__ = [
     "Loss",
     "of_finite_losses",
     "per_example_losses",
+    "together",
     "weights_of",
 ]
 
@@ -49,7 +50,7 @@ class ClippedSum:
     """Sums over examples of clipped gradients.
 
     Attributes:
-        sums: Σ_i factor_i · g_i by parameter name, each of the parameter's shape.
+        sums: Σ_i factor_i · g_i by parameter name, each of the parameter's shape, in float32 at least.
         norms: ‖g_i‖ before clipping, not finite where the gradient or the loss is not: shape (B,) from
             `clipped_sum`, (G, B) where there are groups.
         losses: The losses, shape (B,), detached.
@@ -81,12 +82,19 @@ def per_example_losses(losses: Tensor, batch_size: int) -> Tensor:
     return losses
 
 
+def together(norms: Sequence[Tensor]) -> Tensor:
+    """One norm over several tensors: √Σ‖g_i‖² of norms (B,), in the shortest type among them."""
+    joint: Tensor = torch.linalg.vector_norm(torch.stack([norm.double() for norm in norms]), dim=0)
+    shortest = max((norm.dtype for norm in norms), key=lambda dtype: torch.finfo(dtype).eps)
+    return joint.to(shortest)  # so that the rounding that clipping allows for is that of the norms
+
+
 def of_finite_losses(norms: Tensor, losses: Tensor) -> Tensor:
     """`norms` (G, B) with NaN where the loss (B,) is not finite: such an example counts for nothing.
 
     Its gradient may be finite by accident (∞ cut off, NaN masked away), but is not that of any loss.
     """
-    return norms + losses.detach() * 0  # 0 · ∞ is NaN
+    return norms + (losses.detach() * 0).to(norms.dtype)  # 0 · ∞ is NaN
 
 
 def weights_of(groups: Sequence[ClipGroup], norms: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from dpexp import _validate
 from dpexp.clipping import FlatClipping
+from dpexp.gradients.batch import in_full
 from dpexp.gradients.book_keeping import book_keeping
 from dpexp.gradients.clipped import ClipGroup, ClippedSum, ClippedSumFunction, Loss
 from dpexp.gradients.functional import functional
@@ -118,7 +119,7 @@ def _add(total: ClippedSum, part: ClippedSum) -> ClippedSum:
 
 def _empty(model: nn.Module, groups: Sequence[ClipGroup], inputs: Tensor) -> ClippedSum:
     names = [name for group in groups for name in group.parameters]
-    sums = {name: torch.zeros_like(model.get_parameter(name)).detach() for name in names}
+    sums = {name: torch.zeros_like(in_full(model.get_parameter(name))).detach() for name in names}
     dtype = next(iter(sums.values())).dtype
     nothing = torch.zeros(0, dtype=dtype, device=inputs.device)
     return ClippedSum(sums=sums, norms=nothing.expand(len(groups), 0), losses=nothing)

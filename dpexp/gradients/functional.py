@@ -9,17 +9,20 @@ from torch.func import functional_call, grad_and_value, vmap
 from torch.utils import _pytree
 
 from dpexp import _validate
+from dpexp.gradients.batch import in_full
 from dpexp.gradients.clipped import (
     ClipGroup,
     ClippedSum,
     Loss,
     of_finite_losses,
     per_example_losses,
+    together,
     weights_of,
 )
 from dpexp.gradients.graph import Graph
 from dpexp.gradients.interception import tensors_of
 from dpexp.gradients.loop import loop
+from dpexp.gradients.per_example import norms_of
 from dpexp.gradients.quiet import without_cost_warnings
 from dpexp.memory import is_out_of_memory
 
@@ -95,13 +98,12 @@ def _vectorized(
 
 
 def _norms(group: ClipGroup, gradients: Mapping[str, Tensor]) -> Tensor:
-    per_tensor = [torch.linalg.vector_norm(gradients[name].flatten(1), dim=1) for name in group.parameters]
-    norms: Tensor = torch.linalg.vector_norm(torch.stack(per_tensor), dim=0)
-    return norms
+    return together([norms_of(gradients[name]) for name in group.parameters])
 
 
 def _weighted_sum(gradients: Tensor, weights: Tensor, dropped: Tensor) -> Tensor:
     if dropped.any():  # 0 · ∞ is NaN: the rows must go, not only their weights
         gradients = torch.where(dropped.view(-1, *[1] * (gradients.ndim - 1)), 0.0, gradients)
-    total: Tensor = torch.tensordot(weights, gradients, dims=1)
+    gradients = in_full(gradients)
+    total: Tensor = torch.tensordot(weights.to(gradients.dtype), gradients, dims=1)
     return total

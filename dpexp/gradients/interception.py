@@ -40,13 +40,14 @@ class Interception(TorchFunctionMode):
         keywords: Mapping[str, Any] | None = None,
     ) -> Any:
         """Called by torch in place of `function`."""
-        inside = _inside(function, arguments)
+        keywords = keywords or {}
+        inside = _inside(function, arguments, keywords)
         if inside is not None:
             with self:
-                return inside(*arguments, **(keywords or {}))
+                return inside(*arguments, **keywords)
         index = self.calls
         self.calls += 1
-        return self.observe(index, function, arguments, keywords or {})
+        return self.observe(index, function, arguments, keywords)
 
     @abstractmethod
     def observe(
@@ -82,11 +83,11 @@ def _collect(structure: Any, leaves: list[Any]) -> None:
         leaves.append(structure)
 
 
-def _inside(function: Function, arguments: Sequence[Any]) -> Function | None:
+def _inside(function: Function, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Function | None:
     """The function in calls that have a rule, where it is made of such."""
     if function in _COMPOSITES:
         return _opened(function)
-    steps = unrolled(function, arguments)
+    steps = unrolled(function, arguments, keywords)
     return None if steps is function else steps
 
 

@@ -85,9 +85,9 @@ def renewed_layout(model: nn.Module, inputs: Tensor, trained: Sequence[str], rea
 
 
 def _key(model: nn.Module, inputs: Tensor, trained: Sequence[str]) -> Any:
-    # Nothing that a forward pass shows by itself: modes of modules, for instance, are not looked at.
+    modes = tuple(module.training for module in model.modules())
     autocast = torch.is_autocast_enabled(inputs.device.type)
-    return inputs.shape[1:], inputs.dtype, inputs.device, tuple(trained), model.training, autocast
+    return inputs.shape[1:], inputs.dtype, inputs.device, tuple(trained), modes, autocast
 
 
 def _find(model: nn.Module, inputs: Tensor, trained: Sequence[str]) -> Layout:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from dpexp.gradients.batch import in_full
 from dpexp.gradients.clipped import (
     ClipGroup,
     ClippedSum,
@@ -27,7 +28,7 @@ def loop(
         value = per_example_losses(loss(model(example[None]), target[None]), 1)[0]
         parameters = [model.get_parameter(name) for name in names]
         found = torch.autograd.grad(value, parameters, allow_unused=True, materialize_grads=True)
-        rows.append(dict(zip(names, found, strict=True)))
+        rows.append(dict(zip(names, map(in_full, found), strict=True)))
         losses.append(value.detach())
     norms = of_finite_losses(torch.stack([_norms(group, rows) for group in groups]), torch.stack(losses))
     weights = weights_of(groups, norms)
@@ -40,8 +41,10 @@ def loop(
 
 
 def _norms(group: ClipGroup, rows: list[dict[str, Tensor]]) -> Tensor:
-    squares = [sum(row[name].square().sum() for name in group.parameters) for row in rows]
-    return torch.stack([torch.as_tensor(square) for square in squares]).sqrt()
+    tensors = [[row[name] for name in group.parameters] for row in rows]
+    squares = [sum(tensor.double().square().sum() for tensor in of_row) for of_row in tensors]
+    dtype = max((tensor.dtype for tensor in tensors[0]), key=lambda dtype: torch.finfo(dtype).eps)
+    return torch.stack([torch.as_tensor(square) for square in squares]).sqrt().to(dtype)
 
 
 def _weighted_sum(gradients: list[Tensor], weights: Tensor) -> Tensor:

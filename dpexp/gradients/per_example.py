@@ -12,11 +12,16 @@ from typing import Protocol, final
 import torch
 from torch import Tensor
 
+from dpexp.gradients.batch import in_full
+
 __all__ = ["Factors", "Outer", "PerExample", "Rows", "Whole", "masked", "norms_of"]
 
 
-_TINY = 1e-15
-"""Norms below it may have lost squares to underflow in float32."""
+_TINY = 1e-12
+"""Norms below it may have lost squares to underflow in float32, of 10⁸ numbers at most."""
+
+_WIDTH = 1024
+"""Numbers squared and added at once in float32; more, all alike, are off by up to n·eps/64."""
 
 _GRAM_ROWS = 64
 """Rows of a Gram matrix taken at once: fewer make slow matrix products."""
@@ -75,8 +80,9 @@ class Whole:
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
         """Σ_i w_i g_i."""
-        total = weights @ self.values.flatten(1)
-        return total.view(self.values.shape[1:])
+        values = self.values.to(weights.dtype)
+        total = weights @ values.reshape(len(values), -1)
+        return total.view(values.shape[1:])
 
     def without(self, dropped: Tensor) -> "Whole":
         """Zeroes the rows."""
@@ -141,14 +147,16 @@ class Factors:
 
     def norms(self) -> Tensor:
         """The Gram form."""
-        return self.squares().sqrt_().to(self.left.dtype)
+        return self.squares().sqrt().to(self.left.dtype)
 
     def squares(self) -> Tensor:
         """‖g_i‖², shape (B,), in float64; calculated there too where rounding or underflow would show."""
         gram = _Gram.of(self.left, self.right)
+        if self.left.dtype == torch.float64:
+            return gram.total
         widths = math.sqrt(self.left.shape[2]) + math.sqrt(self.right.shape[2])
         doubtful = (gram.total < _CANCELLED * (widths + 1) * gram.diagonal) | (gram.total < self._lost(gram))
-        if self.left.dtype != torch.float64 and doubtful.any():
+        if doubtful.any():
             again = _Gram.of(self.left[doubtful].double(), self.right[doubtful].double())
             gram.total[doubtful] = again.total
         return gram.total
@@ -209,7 +217,7 @@ class Rows:
     def weighted_sum(self, weights: Tensor) -> Tensor:
         """Only the rows that were looked up are touched."""
         total = self.values.new_zeros(self.height, self.values.shape[2])
-        weighted = (self.values * weights[:, None, None]).flatten(0, 1)
+        weighted = (self.values * weights[:, None, None]).flatten(0, 1).to(self.values.dtype)
         return total.index_add_(0, self.indices.flatten(), weighted)
 
     def without(self, dropped: Tensor) -> "Rows":
@@ -230,17 +238,25 @@ class Rows:
 
 
 def norms_of(values: Tensor) -> Tensor:
-    """L2 norm of each row of values (B, …), shape (B,); one pass, nothing written.
+    """L2 norm of each row of values (B, …), shape (B,), in float32 at least; one pass, nothing written.
 
-    Squares of small numbers underflow in float32, and a norm of 0 clips nothing: rows whose norm comes out
-    tiny are taken again in float64.
+    Long rows are taken in parts, whose norms are added up in float64. Squares of small numbers underflow in
+    float32, and a norm of 0 clips nothing: rows whose norm comes out tiny are taken again in float64.
     """
-    rows = values if values.ndim == 2 else values.flatten(1)
-    norms: Tensor = torch.linalg.vector_norm(rows, dim=1)
+    rows = in_full(values if values.ndim == 2 else values.reshape(len(values), -1))
+    norms = _in_parts(rows) if rows.shape[1] > _WIDTH else torch.linalg.vector_norm(rows, dim=1)
     if not norms.min().item() >= _TINY:  # which NaN is not
         exact = torch.linalg.vector_norm(rows.double(), dim=1).to(norms.dtype)
         norms = torch.where(norms < _TINY, exact, norms)
     return norms
+
+
+def _in_parts(rows: Tensor) -> Tensor:
+    end = rows.shape[1] // _WIDTH * _WIDTH
+    parts = torch.linalg.vector_norm(rows[:, :end].view(len(rows), -1, _WIDTH), dim=2)
+    rest = torch.linalg.vector_norm(rows[:, end:], dim=1)[:, None]
+    together: Tensor = torch.linalg.vector_norm(torch.cat([parts, rest], dim=1).double(), dim=1)
+    return together.to(rows.dtype)
 
 
 @final
@@ -282,6 +298,7 @@ class _Gram:
 
 
 def _weighted_product(left: Tensor, right: Tensor, weights: Tensor) -> Tensor:
+    weights = weights.to(left.dtype)
     if left.shape[1] < right.shape[1]:
         return (left * weights).T @ right
     return ((right * weights).T @ left).T.contiguous()

@@ -5,7 +5,7 @@ gradients between. These take the same arguments, compute the same numbers up to
 `torch.nn.functional.linear` on the way. Equations: `torch.nn.LSTM`, `GRU`, `RNN`, torch 2.6.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -21,24 +21,30 @@ _Step = Callable[[Tensor, Tensor, _State], _State]
 """From both linear parts (B, gates·H) and the state, its hidden part first, to the next state."""
 
 
-def unrolled(function: Callable[..., Any], arguments: Sequence[Any]) -> Callable[..., Any]:
-    """The same function step by step; itself where it is none of these.
+def unrolled(
+    function: Callable[..., Any], arguments: Sequence[Any], keywords: Mapping[str, Any]
+) -> Callable[..., Any]:
+    """The same function step by step; itself where it is none of these, or nothing in it trains.
 
     Raises:
         UserError: Its input is a packed sequence, which mixes the examples.
     """
-    if function in UNROLLED and _packed(arguments):
+    if function not in UNROLLED or not _trains([*arguments[1:], *keywords.values()]):
+        return function
+    if "data" in keywords or (len(arguments) > 3 and isinstance(arguments[3], list | tuple)):
         raise _validate.UserError(
             f"model: {function.__name__} is given a packed sequence, expected a padded one, (B, T, d).\n"
             "Packing sorts the steps of all examples into one. Leave out pack_padded_sequence, and take of "
             "each example's outputs the one at its last step."
         )
-    return UNROLLED.get(function, function)
+    return UNROLLED[function]
 
 
-def _packed(arguments: Sequence[Any]) -> bool:
-    """(data, batch_sizes, state, parameters, …) in place of (input, state, parameters, …)."""
-    return len(arguments) > 3 and isinstance(arguments[3], list | tuple)
+def _trains(values: Sequence[Any]) -> bool:
+    return any(
+        _trains(value) if isinstance(value, list | tuple) else getattr(value, "requires_grad", False)
+        for value in values
+    )
 
 
 def _lstm_step(given: Tensor, recurrent: Tensor, state: _State) -> _State:
@@ -66,13 +72,13 @@ def _cell(step: _Step) -> Callable[..., Any]:
 
     def cell(
         input: Tensor,
-        state: Any,
+        hx: Any,
         w_ih: Tensor,
         w_hh: Tensor,
         b_ih: Tensor | None = None,
         b_hh: Tensor | None = None,
     ) -> Any:
-        states = state if isinstance(state, list | tuple) else (state,)
+        states = hx if isinstance(hx, list | tuple) else (hx,)
         given, recurrent = functional.linear(input, w_ih, b_ih), functional.linear(states[0], w_hh, b_hh)
         found = step(given, recurrent, tuple(states))
         return found if len(found) > 1 else found[0]
@@ -85,8 +91,8 @@ def _layers(step: _Step) -> Callable[..., Any]:
 
     def layers(
         input: Tensor,
-        state: Any,
-        parameters: Sequence[Tensor],
+        hx: Any,
+        params: Sequence[Tensor],
         has_biases: bool,
         num_layers: int,
         dropout: float,
@@ -94,17 +100,17 @@ def _layers(step: _Step) -> Callable[..., Any]:
         bidirectional: bool,
         batch_first: bool,
     ) -> tuple[Tensor, ...]:
-        states = state if isinstance(state, list | tuple) else (state,)
+        states = hx if isinstance(hx, list | tuple) else (hx,)
         sequence = input.transpose(0, 1) if batch_first else input
         directions = 2 if bidirectional else 1
-        each = len(parameters) // (num_layers * directions)
+        each = len(params) // (num_layers * directions)
         ends: list[_State] = []
         for layer in range(num_layers):
             if layer and dropout and train:
                 sequence = functional.dropout(sequence, dropout)
             outputs = []
             for place in range(layer * directions, (layer + 1) * directions):
-                own = parameters[place * each : (place + 1) * each]
+                own = params[place * each : (place + 1) * each]
                 weights = _Weights(own, has_biases)
                 backwards = place % directions == 1
                 start = tuple(part[place] for part in states)

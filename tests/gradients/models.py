@@ -79,6 +79,17 @@ class Scaled(nn.Module):
         return self.output(inputs * self.scale)
 
 
+class Tempered(nn.Module):
+    """A parameter without dimensions."""
+
+    def __init__(self):
+        super().__init__()
+        self.temperature, self.output = nn.Parameter(torch.tensor(1.5)), nn.Linear(6, 3)
+
+    def forward(self, inputs):
+        return self.output(inputs) * self.temperature
+
+
 class Unused(nn.Module):
     """A layer that no example reaches."""
 
@@ -279,6 +290,7 @@ MODELS = {
     "penalized": Penalized,
     "sequences": Sequences,
     "scaled": Scaled,
+    "tempered": Tempered,
     "unused": Unused,
     "convolutional": convolutional,
     "parametrized": parametrized,

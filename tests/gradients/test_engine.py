@@ -1,14 +1,17 @@
+import itertools
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 from torch._C import _len_torch_function_stack
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, linear
 
 from dpexp._validate import UserError
 from dpexp.clipping import FlatClipping
 from dpexp.gradients import ClipGroup, clipped_sum, explain, grouped_clipped_sum
+from dpexp.gradients.clipped import weights_of
 from dpexp.gradients.functional import functional
 from dpexp.gradients.loop import loop
 from dpexp.models import MLP
@@ -60,8 +63,15 @@ def test_no_example_moves_the_sum_by_more_than_the_clip_norm(row, clip_norm, siz
     assert moved <= clip_norm * (1 + 1e-5) + 1e-5 * float(rest.norms.clamp(max=clip_norm).sum())
 
 
-@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf"), 1e38])
-@pytest.mark.parametrize("engine", [one_pass, functional, loop], ids=lambda engine: engine.__name__)
+BAD = [float("nan"), float("inf"), -float("inf")]
+TOO_LONG = 1e38  # its square is beyond float32; the loop squares in float64
+
+
+@pytest.mark.parametrize(
+    ("engine", "bad"),
+    [(one_pass, TOO_LONG), (functional, TOO_LONG), *itertools.product([one_pass, functional, loop], BAD)],
+    ids=lambda value: getattr(value, "__name__", str(value)),
+)
 def test_a_non_finite_gradient_contributes_nothing_and_leaves_the_others_alone(engine, bad):
     torch.manual_seed(0)
     model, (inputs, targets) = MLP(6, [5], 3), batch(7)
@@ -73,6 +83,91 @@ def test_a_non_finite_gradient_contributes_nothing_and_leaves_the_others_alone(e
     expected = loop(model, loss, inputs[others], targets[others], [group])
     assert not found.norms[0, 2].isfinite()
     torch.testing.assert_close(dict(found.sums), dict(expected.sums))
+
+
+class Everywhere(nn.Module):
+    """A table tied with a linear layer over positions, a wide convolution, and a recurrent layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.cells = nn.Embedding(9, 6), nn.GRU(6, 6, batch_first=True)
+        self.kernel = nn.Conv1d(6, 40, 3, padding=1)
+
+    def forward(self, tokens):
+        hidden = self.cells(self.table(tokens))[0]
+        hidden = self.kernel(hidden.mT).mT[..., :6]
+        return linear(hidden, self.table.weight).logsumexp(dim=1)
+
+
+@pytest.mark.parametrize("row", [0, 2])
+def test_non_finite_rows_leave_no_trace_in_any_form(row):
+    torch.manual_seed(0)
+    model, tokens, targets = Everywhere(), torch.randint(9, (4, 5)), torch.arange(4) % 3
+    scale = torch.ones(4)
+    scale[row] = torch.inf
+    others = torch.arange(4) != row
+
+    def scaled(outputs, targets):
+        return loss(outputs, targets) * scale[: len(targets)]
+
+    found = clipped_sum(model, scaled, tokens, targets, clip_norm=0.5)
+    expected = clipped_sum(model, loss, tokens[others], targets[others], clip_norm=0.5)
+    assert not found.norms[row].isfinite()
+    torch.testing.assert_close(dict(found.sums), dict(expected.sums))
+
+
+def test_an_infinite_loss_with_a_finite_gradient_counts_for_nothing():
+    model, (inputs, targets) = make("mlp"), batch(5)
+
+    def shifted(outputs, targets):
+        return loss(outputs, targets) + torch.tensor([0.0, torch.inf, 0.0, 0.0, 0.0])[: len(targets)]
+
+    found = clipped_sum(model, shifted, inputs, targets, clip_norm=0.5)
+    others = torch.arange(5) != 1
+    expected = clipped_sum(model, loss, inputs[others], targets[others], clip_norm=0.5)
+    torch.testing.assert_close(dict(found.sums), dict(expected.sums))
+
+
+def test_a_gradient_that_is_not_finite_in_one_group_counts_in_none():
+    norms = torch.tensor([[1.0, torch.nan, 2.0], [1.0, 1.0, torch.inf]])
+    weights = weights_of([ClipGroup(("a",), FlatClipping(1.0)), ClipGroup(("b",), FlatClipping(1.0))], norms)
+    assert weights[:, 0].gt(0.99).all()
+    assert not weights[:, 1:].any()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("wider", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", ["mlp", "branching", "sequences"])
+def test_losses_of_a_longer_type_get_no_gradient_past_its_clip(name, dtype, wider):
+    model, (inputs, targets) = make(name).to(dtype), batch(1)
+
+    def longer(outputs, targets):
+        return 100 * loss(outputs.to(wider), targets)
+
+    found = clipped_sum(model, longer, inputs.to(dtype), targets, clip_norm=1e-2)
+    joint = torch.cat([total.double().flatten() for total in found.sums.values()]).norm()
+    assert 0.5e-2 < float(joint) <= 1e-2
+
+
+def test_modes_of_modules_may_change_between_lots():
+    model, (inputs, targets) = Masked().double(), batch(4)
+    for mode in (True, False, True):
+        model.part.train(mode)
+        groups = [ClipGroup(trainable(model), FlatClipping(0.5))]
+        found = grouped_clipped_sum(model, loss, inputs, targets, groups)
+        assert_equal(found, loop(model, loss, inputs, targets, groups))
+
+
+class Masked(nn.Module):
+    """A parameter that is used in another form in each mode of a part."""
+
+    def __init__(self):
+        super().__init__()
+        self.part, self.scale, self.output = nn.Identity(), nn.Parameter(torch.ones(6)), nn.Linear(6, 3)
+
+    def forward(self, inputs):
+        mask = torch.ones_like(inputs) if self.part.training else torch.ones_like(inputs[:1])
+        return self.output(inputs * (self.scale * mask))
 
 
 def test_an_empty_batch_has_zero_sums():

@@ -5,7 +5,9 @@ import torch
 from torch import nn
 
 from dpexp.gradients import clipped_sum
+from dpexp.gradients.per_example import Factors, Outer, Rows, Whole, norms_of
 from dpexp.gradients.rules.product import writing_pays
+from dpexp.gradients.total import total
 
 
 def weighted(outputs, targets):
@@ -35,6 +37,56 @@ def test_nor_does_one_with_positions(length, scale):
     found = clipped_sum(model, weighted, inputs, targets, clip_norm=1e-5)
     contribution = torch.cat([total.double().flatten() for total in found.sums.values()]).norm()
     assert float(contribution) <= 1e-5 * (1 + 1e-5)
+
+
+@pytest.mark.parametrize("width", [1023, 1024, 1025, 16_384, 150_528, 10**6])
+@pytest.mark.parametrize("constant", [0.7, 0.9, 1e-3])
+def test_norms_of_long_rows_of_equal_numbers_are_right_to_a_few_ulps(width, constant):
+    row = torch.full((2, width), constant)
+    true = float(torch.tensor(constant).double()) * width**0.5
+    torch.testing.assert_close(norms_of(row).double(), torch.full((2,), true).double(), rtol=1e-6, atol=0.0)
+
+
+def test_long_rows_of_tiny_numbers_keep_their_norms():
+    row = torch.full((1, 10**6), 1e-20)
+    assert float(norms_of(row)) == pytest.approx(1e-17, rel=1e-6)
+
+
+@pytest.mark.parametrize("length", [2, 63, 64, 65, 130, 300])
+def test_gram_norms_at_any_length(length):
+    generator = torch.Generator().manual_seed(0)
+    left, right = (
+        torch.randn(3, length, 4, generator=generator),
+        torch.rand(3, length, 5, generator=generator),
+    )
+    factors = Factors(left, right)
+    true = (left.double().mT @ right.double()).flatten(1).norm(dim=1)
+    torch.testing.assert_close(factors.norms().double(), true, rtol=1e-6, atol=0.0)
+
+
+@pytest.mark.parametrize(("tiny", "other"), [(1e-21, 1e10), (1e-25, 1e15)])
+def test_gram_norms_where_one_factor_underflows(tiny, other):
+    generator = torch.Generator().manual_seed(0)
+    left, right = torch.rand(2, 70, 4, generator=generator), torch.rand(2, 70, 5, generator=generator)
+    factors = Factors(tiny * left, other * right)
+    true = ((tiny * left).double().mT @ (other * right).double()).flatten(1).norm(dim=1)
+    torch.testing.assert_close(factors.norms().double(), true, rtol=1e-5, atol=0.0)
+
+
+def test_uses_in_any_forms_add_up():
+    generator = torch.Generator().manual_seed(0)
+    left, right = torch.rand(3, 5, generator=generator), torch.rand(3, 4, generator=generator)
+    outer, whole = Outer(left, right), Whole(torch.rand(3, 5, 4, generator=generator))
+    rows = Rows(torch.tensor([[0, 4], [1, 1], [2, 0]]), torch.rand(3, 2, 4, generator=generator), 5)
+    for terms in ([outer, outer], [outer, outer, rows], [rows, outer, outer, whole], [rows, rows]):
+        true = torch.stack([term.whole().double() for term in terms]).sum(dim=0)
+        found = total(terms)
+        torch.testing.assert_close(found.whole().double(), true, rtol=1e-6, atol=1e-6)
+        norms = true.flatten(1).norm(dim=1)
+        torch.testing.assert_close(found.norms().double(), norms, rtol=1e-6, atol=0.0)
+        weights = torch.tensor([1.0, 0.5, 2.0])
+        weighted = (weights.double()[:, None, None] * true).sum(dim=0)
+        torch.testing.assert_close(found.weighted_sum(weights).double(), weighted, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("imbalance", [0.0, 1e-6, 1e-4, 1e-2, 1.0])

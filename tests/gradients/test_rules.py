@@ -97,7 +97,8 @@ def test_convolutions_with_named_padding_and_many_channels(channels, padding):
 def test_kernels_larger_than_what_they_are_made_from():
     check(nn.Conv2d(16, 16, 3, padding=1), rows(4, 16, 2, 2))
     check(nn.Conv2d(16, 16, 3), rows(4, 16, 5, 4))
-    check(nn.Conv2d(2, 40, 5), rows(4, 2, 6, 6))
+    scales = torch.tensor([1.0, 3.0, 0.2, 10.0, 0.5]).view(-1, 1, 1, 1)  # no example's norm is another's
+    check(nn.Conv2d(2, 40, 5), scales * rows(5, 2, 6, 6))
 
 
 @given(st.integers(1, 3), sizes, sizes, sizes, st.integers(0, 1), sizes, sizes, sizes, st.booleans())
@@ -221,6 +222,32 @@ def test_step_by_step_gives_what_torch_does(kind, options, biased):
         found = _pytree.tree_leaves(layer(inputs))
     torch.testing.assert_close(found, _pytree.tree_leaves(layer(inputs)))
     assert seen.linear > 5
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_dropout_between_recurrent_layers_is_that_of_torch(training):
+    torch.manual_seed(0)
+    layer, inputs = nn.GRU(3, 4, 2, dropout=1.0).double().train(training), rows(5, 6, 3).double()
+    with Stepwise():
+        found = layer(inputs)
+    torch.testing.assert_close(found, layer(inputs))
+
+
+def test_the_arguments_of_a_recurrent_function_may_have_names():
+    layer, inputs = nn.LSTM(3, 4).double(), rows(5, 6, 3).double()
+    state = (torch.zeros(1, 6, 4).double(), torch.zeros(1, 6, 4).double())
+    names = ("has_biases", "num_layers", "dropout", "train", "bidirectional", "batch_first")
+    options = dict(zip(names, (True, 1, 0.0, True, False, False), strict=True))
+    with Stepwise() as seen:
+        found = torch.lstm(input=inputs, hx=state, params=layer._flat_weights, **options)
+    torch.testing.assert_close(found[0], layer(inputs)[0])
+    assert seen.linear > 5
+
+
+def test_a_recurrent_layer_that_does_not_train_is_left_to_torch():
+    with Stepwise() as seen:
+        nn.GRU(3, 4).requires_grad_(False)(rows(5, 6, 3).float())
+    assert seen.linear == 0
 
 
 class Stepwise(Interception):

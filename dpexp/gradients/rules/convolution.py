@@ -204,7 +204,9 @@ class _Kernel:
         return self.known
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        weighted = self.gradients * weights.view(-1, *[1] * (self.gradients.ndim - 1))
+        weighted = self.gradients * weights.to(self.gradients.dtype).view(
+            -1, *[1] * (self.gradients.ndim - 1)
+        )
         g = self.geometry
         return _KERNEL_GRADIENTS[g.dims](
             self.images, g.shape, weighted, g.stride, g.padding, g.dilation, g.groups
