@@ -145,3 +145,10 @@ def test_no_heavy_library_is_imported_for_help_for_a_configuration_and_for_a_pla
 def test_no_file_is_longer_than_400_lines():
     for path in [*MODULES, *Path(REPOSITORY / "tests").rglob("*.py")]:
         assert len(path.read_text(encoding="utf-8").splitlines()) <= 400, path
+
+
+def test_nothing_sets_the_store_of_mlflow_for_the_whole_process():
+    # Every later run in the process would go there: monkeypatch sets MLFLOW_TRACKING_URI, and unsets it.
+    name = "set_" + "tracking_uri"
+    for path in [*MODULES, *(REPOSITORY / "tests").rglob("*.py")]:
+        assert name not in path.read_text(encoding="utf-8"), path
