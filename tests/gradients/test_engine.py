@@ -137,7 +137,7 @@ def test_a_gradient_that_is_not_finite_in_one_group_counts_in_none():
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
 @pytest.mark.parametrize("wider", [torch.float32, torch.float64])
-@pytest.mark.parametrize("name", ["mlp", "branching", "sequences"])
+@pytest.mark.parametrize("name", ["mlp", "branching", "sequences", "matrices"])
 def test_losses_of_a_longer_type_get_no_gradient_past_its_clip(name, dtype, wider):
     model, (inputs, targets) = make(name).to(dtype), batch(1)
 
@@ -146,12 +146,12 @@ def test_losses_of_a_longer_type_get_no_gradient_past_its_clip(name, dtype, wide
 
     found = clipped_sum(model, longer, inputs.to(dtype), targets, clip_norm=1e-2)
     joint = torch.cat([total.double().flatten() for total in found.sums.values()]).norm()
-    assert 0.5e-2 < float(joint) <= 1e-2
+    assert 0.99e-2 < float(joint) <= 1e-2
 
 
 def test_modes_of_modules_may_change_between_lots():
     model, (inputs, targets) = Masked().double(), batch(4)
-    for mode in (True, False, True):
+    for mode in (False, True, False, True):
         model.part.train(mode)
         groups = [ClipGroup(trainable(model), FlatClipping(0.5))]
         found = grouped_clipped_sum(model, loss, inputs, targets, groups)
@@ -163,10 +163,10 @@ class Masked(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.part, self.scale, self.output = nn.Identity(), nn.Parameter(torch.ones(6)), nn.Linear(6, 3)
+        self.part, self.scale, self.output = nn.Identity(), nn.Parameter(torch.ones(1, 6)), nn.Linear(6, 3)
 
     def forward(self, inputs):
-        mask = torch.ones_like(inputs) if self.part.training else torch.ones_like(inputs[:1])
+        mask = torch.full((inputs.shape[0] if self.part.training else 1, 6), 0.5, dtype=inputs.dtype)
         return self.output(inputs * (self.scale * mask))
 
 

@@ -99,6 +99,7 @@ def test_kernels_larger_than_what_they_are_made_from():
     check(nn.Conv2d(16, 16, 3), rows(4, 16, 5, 4))
     scales = torch.tensor([1.0, 3.0, 0.2, 10.0, 0.5]).view(-1, 1, 1, 1)  # no example's norm is another's
     check(nn.Conv2d(2, 40, 5), scales * rows(5, 2, 6, 6))
+    check(nn.Conv2d(32, 32, 3, padding=1), scales * rows(5, 32, 7, 7))
 
 
 @given(st.integers(1, 3), sizes, sizes, sizes, st.integers(0, 1), sizes, sizes, sizes, st.booleans())
