@@ -1,4 +1,4 @@
-"""The accuracies that docs/recipes.md promises: `python -m pytest -m recipes`."""
+"""The bars of docs/recipes.md, which says which of them are missed: `python -m pytest -m recipes`."""
 
 import pytest
 from mlflow import MlflowClient
@@ -12,12 +12,12 @@ SEEDS = (0, 1, 2)
     ("experiment", "epsilon", "least"),
     [
         ("mnist_scattering", 0.5, 0.978),
-        ("mnist_scattering", 2, 0.9835),
-        ("mnist_scattering", 8, 0.9865),
-        ("fashion_scattering", 3, 0.8945),
+        ("mnist_scattering", 2, 0.986),
+        ("mnist_scattering", 8, 0.988),
+        ("fashion_scattering", 3, 0.897),
     ],
 )
-def test_the_mean_of_three_seeds_is_what_is_promised(dpexp, outputs, experiment, epsilon, least):
+def test_the_mean_of_three_seeds_reaches_its_bar(dpexp, outputs, experiment, epsilon, least):
     for seed in SEEDS:
         assert dpexp(f"+experiment={experiment}", f"privacy.epsilon={epsilon}", f"seed={seed}") == 0
     store = MlflowClient(f"sqlite:///{outputs / 'mlflow.db'}")

@@ -44,7 +44,9 @@ def _norms(group: ClipGroup, rows: list[dict[str, Tensor]]) -> Tensor:
     tensors = [[row[name] for name in group.parameters] for row in rows]
     squares = [sum(tensor.double().square().sum() for tensor in of_row) for of_row in tensors]
     dtype = max((tensor.dtype for tensor in tensors[0]), key=lambda dtype: torch.finfo(dtype).eps)
-    return torch.stack([torch.as_tensor(square) for square in squares]).sqrt().to(dtype)
+    found = torch.stack([torch.as_tensor(square) for square in squares])
+    # A square beyond the gradients' own type is not finite, as in the other engines.
+    return found.masked_fill(found > torch.finfo(dtype).max, torch.inf).sqrt().to(dtype)
 
 
 def _weighted_sum(gradients: list[Tensor], weights: Tensor) -> Tensor:

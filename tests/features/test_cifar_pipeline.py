@@ -44,9 +44,9 @@ def test_the_papers_network_trains_on_pixels(dpexp, outputs, run, small_cifar10)
 def test_layers_from_public_images_serve_private_ones(dpexp, outputs, run, small_cifar10, small_cifar100):
     """The paper's transfer: 20 classes are learned in public, ten others on the fixed layers."""
     keys = [*small_cifar10, *small_cifar100, "features.channels=[8,8]", "features.epochs=8"]
-    length = ["privacy=none", "privacy.steps=60", "optimizer.lr=0.1", "optimizer.momentum=0.9"]
+    length = ["privacy=none", "privacy.steps=200", "optimizer.lr=0.1", "optimizer.momentum=0.9"]
     assert dpexp("+experiment=cifar10_paper", *TINY, *keys, *length) == 0
-    assert run().data.metrics["final/accuracy"] > 0.4  # 0.1 by chance; usually 0.7 to 1
+    assert run().data.metrics["final/accuracy"] > 0.8  # 0.1 by chance
 
 
 def test_the_papers_transfer_is_private_on_cifar10_alone(

@@ -1,5 +1,3 @@
-import itertools
-
 import pytest
 import torch
 from hypothesis import given
@@ -63,15 +61,8 @@ def test_no_example_moves_the_sum_by_more_than_the_clip_norm(row, clip_norm, siz
     assert moved <= clip_norm * (1 + 1e-5) + 1e-5 * float(rest.norms.clamp(max=clip_norm).sum())
 
 
-BAD = [float("nan"), float("inf"), -float("inf")]
-TOO_LONG = 1e38  # its square is beyond float32; the loop squares in float64
-
-
-@pytest.mark.parametrize(
-    ("engine", "bad"),
-    [(one_pass, TOO_LONG), (functional, TOO_LONG), *itertools.product([one_pass, functional, loop], BAD)],
-    ids=lambda value: getattr(value, "__name__", str(value)),
-)
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf"), 1e38])
+@pytest.mark.parametrize("engine", [one_pass, functional, loop], ids=lambda engine: engine.__name__)
 def test_a_non_finite_gradient_contributes_nothing_and_leaves_the_others_alone(engine, bad):
     torch.manual_seed(0)
     model, (inputs, targets) = MLP(6, [5], 3), batch(7)
@@ -166,7 +157,8 @@ class Masked(nn.Module):
         self.part, self.scale, self.output = nn.Identity(), nn.Parameter(torch.ones(1, 6)), nn.Linear(6, 3)
 
     def forward(self, inputs):
-        mask = torch.full((inputs.shape[0] if self.part.training else 1, 6), 0.5, dtype=inputs.dtype)
+        rows = inputs.shape[0]  # in both modes, so that both make the same calls
+        mask = torch.full((rows if self.part.training else 1, 6), 0.5, dtype=inputs.dtype)
         return self.output(inputs * (self.scale * mask))
 
 

@@ -289,11 +289,11 @@ class Twice(nn.Module):
 
 @pytest.mark.parametrize(
     ("layer", "shape"),
-    [(nn.PReLU(4), (5, 4, 3)), (Twice(), (4, 3))],
-    ids=["prelu", "bilinear"],
+    [(nn.PReLU(4), (5, 4, 3)), (Twice(), (4, 3)), (nn.Conv2d(2, 3, 2), (3, 2, 4, 4))],
+    ids=["prelu", "bilinear", "conv"],
 )
-def test_layers_without_a_rule_go_to_torch_func_one_by_one(layer, shape):
-    check(layer, rows(*shape), by_torch_func=True)
+def test_layers_without_a_rule_or_with_one_agree_with_the_loop(layer, shape):
+    check(layer, rows(*shape), by_torch_func=not isinstance(layer, nn.Conv2d))
 
 
 @pytest.mark.parametrize("mode", ["sum", "mean"])
