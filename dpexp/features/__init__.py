@@ -19,6 +19,7 @@ from dpexp.features.normalization import GroupNormalization, PrivateNormalizatio
 from dpexp.features.pretrained import Pretrained, pretrained_dimensions
 from dpexp.features.random_projection import RandomProjection
 from dpexp.features.scattering import Scattering
+from dpexp.features.whitening import PrivateWhitening
 
 __all__ = [
     "DPPCA",
@@ -34,6 +35,7 @@ __all__ = [
     "Pretrained",
     "PrivateCentering",
     "PrivateNormalization",
+    "PrivateWhitening",
     "RandomProjection",
     "Scattering",
     "TakesPublic",

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import group_norm
 
-__all__ = ["Directions", "GroupNorm", "Standardization"]
+__all__ = ["Directions", "GroupNorm", "Rescaling", "Standardization"]
 
 
 @final
@@ -24,6 +24,24 @@ class Directions(nn.Module):
     def forward(self, rows: Tensor) -> Tensor:
         """Shape (n, k)."""
         return rows.flatten(1) @ self.directions
+
+
+@final
+class Rescaling(nn.Module):
+    """Scales orthonormal directions (d, k) by factors (k,) and leaves the rest of a row as it is."""
+
+    directions: Tensor
+    scales: Tensor
+
+    def __init__(self, directions: NDArray[np.float32], scales: NDArray[np.float32]) -> None:
+        super().__init__()
+        self.register_buffer("directions", torch.tensor(directions))
+        self.register_buffer("scales", torch.tensor(scales))
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Rows (n, …) of d values as (n, d)."""
+        rows = rows.flatten(1)
+        return rows - rows @ self.directions @ (self.directions * (1 - self.scales)).T
 
 
 @final

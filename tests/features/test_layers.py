@@ -11,6 +11,7 @@ from dpexp.features import (
     NoFeatures,
     PrivateCentering,
     PrivateNormalization,
+    PrivateWhitening,
     RandomProjection,
     Scattering,
 )
@@ -31,6 +32,7 @@ KINDS = {
     "dp_pca": DPPCA(inputs=64, components=9, dimensions=9, noise_multiplier=4.0),
     "random_projection": RandomProjection(inputs=64, components=7, dimensions=7, key=3),
     "centering": PrivateCentering(inputs=64, dimensions=64, noise_multiplier=4.0, bound=8.0, num_examples=50),
+    "whitening": PrivateWhitening(inputs=64, dimensions=64, noise_multiplier=1.0),
     "group_normalization": GroupNormalization(inputs=64, dimensions=64, channels=8, groups=4),
     "normalization": PrivateNormalization(inputs=64, dimensions=64, channels=8, **STATISTICS),
     "scattering": scattering(),
@@ -74,4 +76,4 @@ def test_a_layer_holds_what_was_released_and_what_is_public(kind):
     for name in private:
         values = state[name].numpy()
         assert tuple(values.ravel()) in released or (values == 1).all(), name
-    assert {name.rpartition(".")[2] for name in private} <= {"directions", "mean", "std"}
+    assert {name.rpartition(".")[2] for name in private} <= {"directions", "mean", "scales", "std"}
