@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from dpexp.allocator import keep_freed_memory
 from dpexp.noise import GaussianNoise, Noise, SecureGaussianNoise
 from dpexp.streams import Stream
 
@@ -34,6 +35,7 @@ Times = dict[str, list[float]]
 
 def main() -> None:
     """Measures, prints, writes."""
+    keep_freed_memory()  # as in every run
     draws = take_turns(draw_variants())
     step = {}
     for threads in THREADS:
