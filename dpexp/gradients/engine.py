@@ -87,8 +87,11 @@ def grouped_clipped_sum(
 def _parameter(model: nn.Module, name: str) -> nn.Parameter:
     """`model.get_parameter(name)` at a tenth of its cost, which each lot pays for each parameter."""
     *path, last = name.split(".")
-    module = reduce(lambda parent, child: parent._modules[child], path, model)  # type: ignore[arg-type, return-value]
-    return module._parameters[last]  # type: ignore[return-value]
+    try:
+        module = reduce(lambda parent, child: parent._modules[child], path, model)  # type: ignore[arg-type, return-value]
+        return module._parameters[last]  # type: ignore[return-value]
+    except KeyError as error:
+        raise _validate.refuse("groups", name, "names of the model's parameters") from error
 
 
 def _microbatch(

@@ -89,6 +89,17 @@ def test_uses_in_any_forms_add_up():
         torch.testing.assert_close(found.weighted_sum(weights).double(), weighted, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("difference", [1e-2, 1e-4])  # beyond, the sum in float32 itself is lost
+def test_rows_and_factors_of_one_table_may_almost_cancel(difference):
+    generator = torch.Generator().manual_seed(0)
+    values = torch.randn(2, 1, 4, generator=generator)
+    rows = Rows(torch.tensor([[0], [2]]), values, 3)
+    looked_up = torch.nn.functional.one_hot(rows.indices, 3).float()
+    terms = [rows, Factors(-looked_up, values * (1 + difference))]
+    true = sum(term.whole().double() for term in terms).flatten(1).norm(dim=1)
+    torch.testing.assert_close(total(terms).norms().double(), true, rtol=1e-6, atol=0.0)
+
+
 @pytest.mark.parametrize("imbalance", [0.0, 1e-6, 1e-4, 1e-2, 1.0])
 @pytest.mark.parametrize("scales", [(1.0, 1.0), (1e-13, 1.0), (1e-19, 1e15), (1e6, 1e6)])
 @pytest.mark.parametrize("length", [4, 16])

@@ -90,6 +90,34 @@ def test_a_use_that_no_rule_saw_is_not_lost():
     assert "whole model" in str(explain(model, batch()[0]))
 
 
+class Turning(nn.Module):
+    """Has its examples in another dimension where there are many: the same calls, other arguments."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale, self.output = nn.Parameter(torch.ones(1)), nn.Linear(6, 3)
+
+    def forward(self, inputs):
+        order = (1, 0) if len(inputs) > 3 else (0, 1)
+        return self.output((self.scale * inputs.permute(order)).tanh().permute(order))
+
+
+@pytest.mark.parametrize("rows", [2, 5, 7])  # of six values each: in a square nothing would show
+def test_a_batch_that_moves_between_lots_is_followed_or_given_another_way(rows):
+    torch.manual_seed(0)
+    model = Turning().double()
+    inputs, targets = batch(rows)
+    group = ClipGroup(trainable(model), FlatClipping(0.1))
+    found = grouped_clipped_sum(model, loss, inputs, targets, [group])
+    assert_equal(found, loop(model, loss, inputs, targets, [group]))
+
+
+def test_a_group_of_a_parameter_that_is_not_there_is_refused():
+    with pytest.raises(UserError, match="first\\.weigth"):
+        group = ClipGroup(("first.weigth",), FlatClipping(1.0))
+        grouped_clipped_sum(Overwriting().double(), loss, *batch(), [group])
+
+
 @pytest.mark.parametrize("name", ["first.weight", "output.bias"])
 def test_frozen_parameters_have_no_sum(name):
     model = Overwriting().double().requires_grad_(False)
