@@ -113,8 +113,8 @@ def test_a_batch_that_moves_between_lots_is_followed_or_given_another_way(rows):
 
 
 def test_a_group_of_a_parameter_that_is_not_there_is_refused():
+    group = ClipGroup(("first.weigth",), FlatClipping(1.0))
     with pytest.raises(UserError, match="first\\.weigth"):
-        group = ClipGroup(("first.weigth",), FlatClipping(1.0))
         grouped_clipped_sum(Overwriting().double(), loss, *batch(), [group])
 
 
