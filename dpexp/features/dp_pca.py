@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.progress import track
 
 from dpexp import _validate
 from dpexp.accounting import Gaussian, Release
@@ -125,7 +126,7 @@ class DPPCA:
 def second_moment(rows: Inputs) -> NDArray[np.float64]:
     """AᵀA with each row of A scaled to norm <= 1, shape (N, d) to (d, d); non-finite rows count as zero."""
     total = np.zeros((rows.shape[1], rows.shape[1]))
-    for start in range(0, len(rows), _CHUNK):
+    for start in track(range(0, len(rows), _CHUNK), "second moment of the rows", transient=True):
         unit = _unit_rows(rows[start : start + _CHUNK].astype(np.float64))
         total += unit.T @ unit
     return total
