@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import final
 
+import numpy as np
 import pytorch_lightning as pl
 import torch
 from torch import Tensor
@@ -162,8 +163,11 @@ class LotDataModule(pl.LightningDataModule):
             return
         self.prepare_data()
         assert self._splits is not None
-        fitted = self._fit(self._splits.train) if self._fitted is None else self._fitted
-        self._stores = self._made(self._splits, fitted)
+        # A row too large for float32 becomes one that is not finite, and counts for nothing: a warning would
+        # tell that it is there.
+        with np.errstate(over="ignore", invalid="ignore"):
+            fitted = self._fit(self._splits.train) if self._fitted is None else self._fitted
+            self._stores = self._made(self._splits, fitted)
         self._splits = None  # the pixels are not needed any more
         self.fitted = fitted
         self._lots = Lots(

@@ -79,7 +79,7 @@ class Stream:
         """The fast generator of one draw (lot t, the noise of lot t); `position` >= 0. Not cryptographic."""
         # Keyed BLAKE2b (RFC 7693) of the position: 192 bits, all that SFC64's state keeps; torch's CPU
         # generator would keep 32. NumPy's own SeedSequence takes five times as long. SFC64 is the fastest of
-        # NumPy's for normals: docs/theory/noise.md.
+        # NumPy's: docs/theory/noise.md.
         digest = hashlib.blake2b(
             position.to_bytes(8, "little"), key=self.key, digest_size=24, person=b"generator"
         )

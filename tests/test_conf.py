@@ -1,6 +1,7 @@
 """Every experiment and every option of every group works, with and without privacy and features."""
 
 import functools
+import math
 from itertools import zip_longest
 
 import pytest
@@ -137,7 +138,14 @@ def test_recipes_follow_epsilon_alone(recipe):
     assert rates[8] / rates[2] == pytest.approx(rates[2] / rates[0.5])  # one power of ε
 
 
-@pytest.mark.parametrize(("epsilon", "expected"), [(16, 24), (1, 3), (None, 3), (0, 3)])
+@pytest.mark.parametrize("stage", ["centering", "whitening"])
+def test_what_a_stage_of_the_recipe_costs_is_saved_without_it(dpexp, capsys, stage):
+    for left_out in ([], [f"features.stages.{stage}=null"]):
+        assert dpexp("+experiment=mnist_scattering", "task=plan", *left_out) == 0
+        assert (f"{stage}_" in capsys.readouterr().out) is not bool(left_out)
+
+
+@pytest.mark.parametrize(("epsilon", "expected"), [(16, 24), (1, 3), (None, 3), (0, 3), (math.inf, 3)])
 def test_a_rule_in_epsilon_is_a_power_of_it(epsilon, expected):
     register()
     config = OmegaConf.create({"epsilon": epsilon, "lr": "${times_power:3,${epsilon},0.75}"})

@@ -8,7 +8,14 @@ import torch
 from dpexp.accounting import Gaussian, Release
 from dpexp.data import Dataset, Examples, Splits
 from dpexp.datamodule import LotDataModule
-from dpexp.features import DPPCA, NoFeatures
+from dpexp.features import (
+    DPPCA,
+    GroupNormalization,
+    NoFeatures,
+    PrivateCentering,
+    PrivateWhitening,
+    RandomProjection,
+)
 from dpexp.ledger import BudgetSpentError, Ledger
 from dpexp.noise import GaussianNoise, NoNoise
 from dpexp.streams import Stream
@@ -32,8 +39,8 @@ class Small(Dataset):
         return Splits(train=examples(200, 0), validation=test, test=test, validation_is_test=True)
 
 
-def datamodule(*, declared=200, features=None, plan=None, ledger=None, noise=None):
-    data = Small(
+def datamodule(*, declared=200, features=None, plan=None, ledger=None, noise=None, kind=Small):
+    data = kind(
         name="small",
         num_examples=declared,
         num_classes=10,
@@ -50,6 +57,15 @@ def datamodule(*, declared=200, features=None, plan=None, ledger=None, noise=Non
         lots=KEY.child("lots"),
         noise=noise or GaussianNoise(KEY.child("features")),
     )
+
+
+class Huge(Small):
+    """One training row is finite, and too large to calculate with."""
+
+    def load(self):
+        splits = super().load()
+        splits.train.inputs[7] = [3e38, -3e38, 3e38, 3e38, -3e38, 3e38]
+        return splits
 
 
 def ready(**changes):
@@ -150,3 +166,20 @@ def test_digests_need_the_secret_and_change_with_the_data():
     assert module.digest(b"a") == module.digest(b"a")
     assert module.digest(b"a") != module.digest(b"b")
     assert len(module.digest(b"a")) <= 36  # what MLflow stores
+
+
+@pytest.mark.parametrize(
+    "features",
+    [
+        pca(),
+        PrivateWhitening(inputs=6, dimensions=6, noise_multiplier=0.1),
+        PrivateCentering(inputs=6, dimensions=6, noise_multiplier=4.0, bound=3.0, num_examples=200),
+        RandomProjection(inputs=6, components=3, dimensions=3, key=0),
+        GroupNormalization(inputs=6, dimensions=6, channels=3, groups=1),
+    ],
+    ids=lambda features: type(features).__name__,
+)
+def test_no_warning_tells_of_a_row_that_is_too_large(features):
+    module = ready(features=features, kind=Huge)  # a warning would be an error
+    finite = torch.stack([lot.inputs.isfinite().all(dim=1).sum() for lot in module.train_dataloader()])
+    assert finite.sum() > 0

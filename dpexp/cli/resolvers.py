@@ -1,5 +1,6 @@
 """Figures that a configuration computes from its other keys."""
 
+import math
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -44,5 +45,5 @@ def _pretrained_dimensions(shape: Any, channels: Any, crop: Any) -> int | None:
 
 def _times_power(factor: float, epsilon: Any, exponent: float) -> Any:
     """factor·ε^exponent, for rules in ε; the factor where there is no ε."""
-    known = isinstance(epsilon, (int, float)) and not isinstance(epsilon, bool) and epsilon > 0
+    known = isinstance(epsilon, (int, float)) and not isinstance(epsilon, bool) and 0 < epsilon < math.inf
     return factor * epsilon**exponent if known else factor

@@ -75,7 +75,7 @@ class PrivateWhitening:
     Noise of std σ_p, symmetrized, has eigenvalues up to ±2h with h = σ_p √(d/2). One of λ > h shows as
     λ + h²/λ, in a direction whose squared cosine with the true one is 1 - h²/λ² (Benaych-Georges and
     Nadakuditi 2011). With ρ = λ - h²/λ, what that direction truly holds, its scale is √(h/(h + ρ)), which
-    falls from 1 at h.
+    falls from 1 at h. All this is for large d: of small matrices of noise alone, an eigenvalue may pass 2h.
 
     *Formal guarantees.* That of `DPPCA`: one Gaussian release of the second moment of rows scaled to unit
     norm, moved by at most 1 by a row that is added or removed and by √2 by one that is replaced. All else
@@ -123,10 +123,10 @@ class PrivateWhitening:
             UserError: It is that of other rows.
         """
         directions = arrays.get("directions", np.empty((0, 0), np.float32))
-        scales = arrays.get("scales", np.empty(0, np.float32))
-        expected = (self.inputs, len(scales))
-        if directions.shape != expected:
-            raise _validate.refuse("features.inputs", directions.shape, f"directions of shape {expected}")
+        scales = arrays.get("scales", np.empty((0, 0), np.float32))
+        if directions.shape != (self.inputs, *scales.shape):
+            found = f"directions {directions.shape} and scales {scales.shape}"
+            raise _validate.refuse("features.inputs", found, f"({self.inputs}, k) and (k,)")
         return Whitening(directions=directions, scales=scales)
 
     def ignored(self) -> dict[str, Any]:

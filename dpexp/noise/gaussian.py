@@ -22,6 +22,8 @@ class GaussianNoise:
     coordinates; this one reaches 9.4σ, where a float64 logarithm would end at 8.6σ. It does not resist an
     adversary who inverts the generator or reads the low bits of what is released: `SecureGaussianNoise`.
 
+    Torch's threads draw it: not in a process that was forked after torch had used them, where they hang.
+
     References:
         Box and Muller (1958), A note on the generation of random normal deviates, Ann. Math. Stat. 29(2).
         Marsaglia and Tsang (2000), The ziggurat method, J. Stat. Software 5(8).
@@ -32,7 +34,7 @@ class GaussianNoise:
 
     def standard_normal(self, position: int, size: int) -> NDArray[np.float64]:
         """Draws for the release at `position` (the lot's index), shape (size,)."""
-        import torch  # here: its cosines take a fifth of the time of NumPy's, and a plan needs neither
+        import torch  # here: its cosines are faster than NumPy's, and a plan needs neither
 
         pairs = (size + 1) // 2
         # From a generator each, and side by side: more draws of a position begin with the fewer.

@@ -15,7 +15,7 @@ from dpexp.features import (
     RandomProjection,
     Scattering,
 )
-from dpexp.noise import GaussianNoise
+from dpexp.noise import LATTICE, GaussianNoise
 from dpexp.streams import Stream
 from tests.features.test_pretrained import pretrained
 
@@ -54,12 +54,33 @@ def fitted(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_layer_is_the_map_that_was_fitted(kind):
     found = fitted(kind)
-    rows = np.random.default_rng(1).random((21, 64)).astype(np.float32)  # more than one chunk
+    rows = np.random.default_rng(1).random((4099, 64)).astype(np.float32)  # more than one chunk of any
     expected = found.transform(rows)
     with torch.no_grad():
         features = found.as_layer()(torch.tensor(rows))
     assert features.dtype == torch.float32
     np.testing.assert_allclose(features.numpy(), expected, rtol=1e-5, atol=1e-6 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("kind", [kind for kind, features in KINDS.items() if features.releases])
+def test_what_is_released_keeps_to_the_lattice_of_the_noise(kind):
+    class Asked:
+        """Zeros, that count how often somebody asks whether they are on a lattice."""
+
+        draws = asked = 0
+
+        @property
+        def spacing(self):
+            self.asked += 1
+            return LATTICE
+
+        def standard_normal(self, position, size):
+            self.draws += 1
+            return np.zeros(size)
+
+    noise = Asked()
+    KINDS[kind].fit(np.random.default_rng(0).random((50, 64)).astype(np.float32), noise)
+    assert noise.asked >= noise.draws > 0
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 from dpexp._validate import UserError
 from dpexp.accounting import MomentsAccountant, Relation
@@ -130,8 +131,26 @@ def test_what_was_released_is_restored_and_another_width_refused():
     np.testing.assert_array_equal(restored.transform(rows(9)), fitted.transform(rows(9)))
     with pytest.raises(UserError, match=r"features\.inputs"):
         whitening(inputs=4, dimensions=4).restored(whitening().arrays(fitted))
-    with pytest.raises(UserError, match=r"features\.inputs"):
-        whitening().restored({})
+    kept = whitening().arrays(fitted)
+    for broken in ({}, kept | {"scales": kept["scales"][:1]}, kept | {"scales": kept["scales"][:, None]}):
+        with pytest.raises(UserError, match=r"features\.inputs"):
+            whitening().restored(broken)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_row_that_is_not_finite_counts_as_nothing(bad):
+    row = np.full((1, WIDTH), bad, dtype=np.float32)
+    noise = GaussianNoise(Stream.keyed_by(0))
+    found = whitening().fit(np.vstack([rows(), row]), noise)
+    np.testing.assert_array_equal(found.scales, whitening().fit(rows(), noise).scales)
+
+
+def test_where_nothing_stands_out_rows_stay_as_they_are():
+    fitted = whitening(noise_multiplier=1e6).fit(rows(), NoNoise())
+    assert fitted.scales.shape == (0,)
+    np.testing.assert_array_equal(fitted.transform(rows(9)), rows(9))
+    restored = whitening().restored(whitening().arrays(fitted))
+    np.testing.assert_array_equal(restored.as_layer()(torch.tensor(rows(9))).numpy(), rows(9))
 
 
 @pytest.mark.parametrize("changes", [{"noise_multiplier": 0}, {"dimensions": 4}, {"noise_multiplier": None}])

@@ -63,6 +63,24 @@ def test_threads_change_no_bit(size):
     np.testing.assert_array_equal(drawn[0], drawn[2])
 
 
+def test_the_radius_of_the_longest_exponential_is_not_cut():
+    class Longest:
+        def standard_exponential(self, pairs):
+            return np.full(pairs, 44.43)  # where NumPy's ziggurat ends
+
+        def random(self, pairs):
+            return np.zeros(pairs)
+
+    class Stub:
+        def generator(self, position):
+            return Longest()
+
+        def child(self, name):
+            return self
+
+    assert GaussianNoise(Stub()).standard_normal(0, 1)[0] == pytest.approx(9.4266, abs=1e-4)
+
+
 @pytest.mark.slow
 def test_values_beyond_5_8_come_at_the_gaussian_rate():
     # 3·10⁹ draws: 19.9 expected; a generator cut off at 5.77 shows none, with a chance of 2·10⁻⁹ by luck.
