@@ -18,6 +18,9 @@ from dpexp.plan import GroupStep, StepPlan
 
 __all__ = ["Sanitizer"]
 
+_COUNTS = 2**62
+"""Positions of the counts' noise begin here, beyond those of any lot."""
+
 _NOTHING: Mapping[str, float] = MappingProxyType({})
 
 
@@ -104,13 +107,16 @@ class Sanitizer:
         asking = [group for group in step.groups if group.query is not None]
         if {group.name for group in asking} != set(within):
             raise ValueError(f"Expected counts of {[g.name for g in asking]}, found {list(within)}.")
-        size = sum(total.numel() for total in sums.values())
-        # One vector per lot, the counts' draws last: gradients get the same noise with and without them.
-        draws = self._noise.standard_normal(step.index, size + len(asking))
-        released = self._released(sums, self.in_force(step), draws[:size])
-        for group, draw in zip(asking, draws[size:], strict=True):
-            self._adapt(group, within[group.name], draw)
+        draws = self._noise.standard_normal(step.index, sum(total.numel() for total in sums.values()))
+        released = self._released(sums, self.in_force(step), draws)
+        if asking:
+            for group, draw in zip(asking, self._counts_noise(step, len(asking)), strict=True):
+                self._adapt(group, within[group.name], draw)
         return released
+
+    def _counts_noise(self, step: StepPlan, size: int) -> NDArray[np.float64]:
+        """At positions of their own: gradients get the same noise with and without counts."""
+        return self._noise.standard_normal(_COUNTS + step.index, size)
 
     def _released(
         self, sums: Mapping[str, Tensor], step: StepPlan, draws: NDArray[np.float64]

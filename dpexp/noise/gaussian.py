@@ -36,14 +36,13 @@ class GaussianNoise:
         """Draws for the release at `position` (the lot's index), shape (size,)."""
         import torch  # here: its cosines are faster than NumPy's, and a plan needs neither
 
-        pairs = (size + 1) // 2
-        # From a generator each, and side by side: more draws of a position begin with the fewer.
-        exponentials = self.stream.generator(position).standard_exponential(pairs)
-        uniforms = self.stream.child("angles").generator(position).random(pairs)
-        radii, angles = torch.from_numpy(exponentials).mul_(2).sqrt_(), torch.from_numpy(uniforms)
-        angles.mul_(2 * math.pi)
-        draws = torch.empty(pairs, 2, dtype=torch.float64)
-        torch.mul(torch.cos(angles), radii, out=draws[:, 0])
-        torch.mul(angles.sin_(), radii, out=draws[:, 1])
-        values: NDArray[np.float64] = draws.view(-1)[:size].numpy()
-        return values
+        generator, pairs = self.stream.generator(position), (size + 1) // 2
+        values = np.empty((2, pairs))
+        generator.standard_exponential(out=values[0])
+        generator.random(out=values[1])
+        draws = torch.from_numpy(values)
+        radii, angles = torch.sqrt(2 * draws[0]), draws[1].mul_(2 * math.pi)
+        torch.cos(angles, out=draws[0])
+        angles.sin_()
+        draws.mul_(radii)
+        return values.reshape(-1)[:size]

@@ -52,7 +52,7 @@ def test_positions_are_uncorrelated(rows, lag):
     assert abs(products.mean()) < stats.norm.isf(ALPHA / 2) / np.sqrt(products.size)
 
 
-@pytest.mark.parametrize("lag", [1, 2, 3, 4, 8192])
+@pytest.mark.parametrize("lag", [1, 2, 3, 4, 8192, SIZE // 2])  # the last: both halves of a pair
 def test_values_and_squares_of_one_position_are_uncorrelated(rows, lag):
     # Squares see what a shared radius leaves behind; the variance of z² is 2.
     bound = stats.norm.isf(ALPHA / 4) / np.sqrt(rows[:, lag:].size)
