@@ -28,6 +28,7 @@ __all__ = [
     "show_links",
     "show_result",
     "shown",
+    "shown_accuracy",
     "shown_up",
 ]
 
@@ -103,10 +104,14 @@ def _bound_cells(bound: PrivacyBound) -> tuple[str, str, str]:
     return shown(bound), str(bound.kind), bound.accountant
 
 
+def shown_accuracy(accuracy: float | None) -> str:
+    """In per cent, or why it is not shown."""
+    return "not shown (data.test_split: the test split is private)" if accuracy is None else f"{accuracy:.2%}"
+
+
 def show_result(console: Console, result: Result) -> None:
     """Prints the result of a run, the guarantee, and how to look at it."""
-    accuracy = "not shown: the test split is private" if result.accuracy is None else f"{result.accuracy:.2%}"
-    lines = [f"[bold]test accuracy[/] {accuracy} after {result.steps:,} lots"]
+    lines = [f"[bold]test accuracy[/] {shown_accuracy(result.accuracy)} after {result.steps:,} lots"]
     if result.forfeited_lots:
         lines.append(f"[bold]interrupted[/] {result.forfeited_lots:,} more lots were lost, and are charged")
     if result.epsilon is not None:

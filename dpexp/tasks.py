@@ -234,10 +234,12 @@ def _floats(curve: Curve) -> list[float]:
 
 
 def _solved(experiment: Experiment, plan: PrivacyPlan, target: float) -> PrivacyPlan | _validate.UserError:
-    privacy = experiment.privacy
-    assert isinstance(privacy, DPSGD)
-    asked = replace(privacy, noise_multiplier=None, epsilon=target, steps=plan.steps, epochs=None)
     try:
+        if experiment.vary is not None:  # other keys may follow ε by rules of their own
+            experiment = experiment.vary([f"privacy.epsilon={target}"])
+        privacy = experiment.privacy
+        assert isinstance(privacy, DPSGD)
+        asked = replace(privacy, noise_multiplier=None, epsilon=target, steps=plan.steps, epochs=None)
         return replace(experiment, privacy=asked).plan()
     except _validate.UserError as error:
         return error

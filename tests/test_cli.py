@@ -63,6 +63,12 @@ MISTAKES = [
     ([SMOKE, "tracking.every=0"], ["tracking.every = 0"]),
     ([SMOKE, "model.out_features=7"], ["model: shape of its outputs = (5, 7)", "data.num_classes = 10"]),
     ([SMOKE, "task=plan", "task.calibrate=true"], ["task.calibrate = True", "[0.5,1,2]"]),
+    (["+experiment=mnist_scattering", "features.groups=9"], ["features.stages.scattering.groups"]),
+    (["+experiment=mnist_scattering", "data=digits"], ["features.stages.scattering.shape = [28, 28]"]),
+    (
+        ["+experiment=mnist_scattering", "features.stages.whitening.noise_multiplier=0"],
+        ["features.stages.whitening.noise_multiplier = 0"],
+    ),
     ([SMOKE, "privacy.delta="], ["privacy.delta"]),
     ([SMOKE, "privacy.delta=[1"], ["privacy.delta"]),
 ]

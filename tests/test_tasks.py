@@ -62,6 +62,14 @@ def test_noise_is_solved_for_each_target_and_what_cannot_be_met_says_why(plan_js
     assert given["noise_multipliers"]["hidden"] == pytest.approx(4, rel=1e-3)
 
 
+def test_what_follows_epsilon_by_a_rule_follows_each_target(plan_json):
+    [*calibrated] = plan_json("+experiment=mnist_scattering", "task.calibrate=[0.5,1]")["calibrated"]
+    for found, epsilon in zip(calibrated, (0.5, 1), strict=True):
+        one = plan_json("+experiment=mnist_scattering", f"privacy.epsilon={epsilon}")
+        solved = [float(group["noise_multiplier"]) for group in one["groups"]]
+        assert list(found["noise_multipliers"].values()) == pytest.approx(solved, rel=1e-4)
+
+
 def test_no_data_are_touched(dpexp, outputs, monkeypatch):
     from dpexp.data import MNIST
 

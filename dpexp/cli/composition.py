@@ -2,6 +2,7 @@
 
 import functools
 import json
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -9,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 from hydra._internal.hydra import Hydra
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.errors import InstantiationException
 from hydra.types import RunMode
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from dpexp._validate import UserError
 from dpexp.cli.guard import check_composed
 from dpexp.cli.keys import check_group, check_root
 from dpexp.folders import conf_dir
@@ -54,7 +57,7 @@ def experiment_of(config: DictConfig, chosen: Any, overrides: Sequence[str]) -> 
     check_root(config, conf_dir())
     for group in ("task", *_PARTS):
         check_group(config, group)
-    parts = {name: instantiate(config[name], _convert_="all") for name in _PARTS}
+    parts = {name: _part(config, name) for name in _PARTS}
     return Experiment(
         name=chosen.runtime.choices.get("experiment") or "adhoc",
         model=functools.partial(instantiate, config.model, _convert_="all"),
@@ -105,6 +108,25 @@ def _vary(overrides: Sequence[str]) -> "Experiment":
     chosen: Any = HydraConfig.get()
     given = [o for o in chosen.overrides.task if _key(o).split(".")[0] != "task"]
     return composed_experiment(current_hydra(), [*given, *overrides], chosen.job.config_name)
+
+
+def _part(config: DictConfig, name: str) -> Any:
+    """One group, made; what a stage of a chain refuses is named by the key of the stage."""
+    try:
+        return instantiate(config[name], _convert_="all")
+    except InstantiationException:
+        for stage, keys in (config[name].get("stages") or {}).items():
+            _made_as_a_stage(f"{name}.stages.{stage}", name, keys)
+        raise
+
+
+def _made_as_a_stage(path: str, group: str, keys: DictConfig | None) -> None:
+    try:
+        instantiate(keys, _convert_="all")
+    except InstantiationException as error:
+        if not isinstance(error.__cause__, UserError):
+            raise
+        raise UserError(re.sub(rf"\b{group}\.(?!stages)", f"{path}.", str(error.__cause__))) from error
 
 
 def _command_tags(overrides: Sequence[str]) -> Mapping[str, str]:

@@ -67,7 +67,14 @@ def _unknown_key(path: str, value: str, folder: Path) -> str:
         return str(
             refuse(path, value, f"a group: {_listed(_groups(folder))}", did_you_mean(group, _groups(folder)))
         )
-    return str(refuse(path, value, f"a key of {group}: {_listed(keys)}", did_you_mean(rest, keys)))
+    hint = _of_others(group, rest, keys) if rest in keys else did_you_mean(rest, keys)
+    return str(refuse(path, value, f"a key of {group}: {_listed(keys)}", hint))
+
+
+def _of_others(group: str, key: str, keys: list[str]) -> str:
+    """What to say of a key that exists, but not in what was chosen."""
+    deeper = [f"{group}.{other}" for other in keys if other.endswith(f".{key}")]
+    return f"What was chosen of {group} has it elsewhere or not at all: {_listed(deeper)}."
 
 
 def _meant(name: str, group: str, folder: Path) -> str:

@@ -4,7 +4,7 @@ from rich.panel import Panel
 from rich.table import Table
 
 from dpexp.accounting import Kind, delta_warning
-from dpexp.console import shown_up
+from dpexp.console import shown_accuracy, shown_up
 from dpexp.selection.candidate import Candidate
 from dpexp.selection.law import quantile
 from dpexp.selection.selection import Selection
@@ -151,8 +151,8 @@ def words_of_result(
     """The result, the guarantee, and where it is recorded."""
     lines = [f"[bold]{NOTHING}[/]"]
     if winner is not None:
-        found = "not shown: the test split is private" if accuracy is None else f"{accuracy:.2%}"
-        lines = [f"[bold]best point[/] {' '.join(winner.overrides)}", f"[bold]test accuracy[/] {found}"]
+        found = f"[bold]test accuracy[/] {shown_accuracy(accuracy)}"
+        lines = [f"[bold]best point[/] {' '.join(winner.overrides)}", found]
     privacy = f"ε ≤ {shown_up(selection.cost.whole)} at δ = {selection.delta:g} (certified)"
     lines += [f"[bold]privacy[/] {privacy}, of the whole selection", f"[bold]MLflow run[/] {run}"]
     return Panel("\n".join([*lines, "", statement(selection, winner)]), title="Result", title_align="left")
