@@ -69,6 +69,10 @@ MISTAKES = [
         ["+experiment=mnist_scattering", "features.stages.whitening.noise_multiplier=0"],
         ["features.stages.whitening.noise_multiplier = 0"],
     ),
+    (
+        ["+experiment=smoke", "features=whitened", "features.stages=none"],
+        ["features.stages = 'none'", "names with features"],
+    ),
     ([SMOKE, "privacy.delta="], ["privacy.delta"]),
     ([SMOKE, "privacy.delta=[1"], ["privacy.delta"]),
 ]

@@ -121,8 +121,9 @@ def _too_small(key: str, epsilon: float, floor: float) -> _validate.UserError:
         key,
         epsilon,
         f"a number above {in_words(floor)}, the ε this run has however large the noise is",
-        "What else is released (features), or the accountant's largest order, sets that floor: "
-        "raise privacy.epsilon, release less, or set accountant=rdp.",
+        "What else is released (features, with noise multipliers of their own), or the largest order of "
+        "accountant=moments, sets that floor: raise privacy.epsilon, release less or with more noise, or set "
+        "accountant=rdp or pld.",
     )
 
 

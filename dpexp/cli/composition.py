@@ -115,8 +115,10 @@ def _part(config: DictConfig, name: str) -> Any:
     try:
         return instantiate(config[name], _convert_="all")
     except InstantiationException:
-        for stage, keys in (config[name].get("stages") or {}).items():
-            _made_as_a_stage(f"{name}.stages.{stage}", name, keys)
+        stages = config[name].get("stages")
+        if isinstance(stages, DictConfig):
+            for stage in stages:
+                _made_as_a_stage(f"{name}.stages.{stage!s}", name, stages[stage])
         raise
 
 

@@ -217,8 +217,10 @@ def _cannot_afford(before: float, draft: PrivacyPlan) -> _validate.UserError:
     budget, releases = draft.guarantee.budget, draft.guarantee.releases
     assert budget.epsilon is not None
     names = " and ".join(release.name for release in releases)
+    hint = "Raise privacy.epsilon or the noise multipliers"
     if releases and float(before) > budget.epsilon:
         expected = f"at least {_round_up(before)}, what {names} alone costs"
+        hint += " under features"
     else:
         one = draft.guarantee.charged_account(draft.guarantee.accountant)
         event = draft.step(0).event
@@ -227,8 +229,7 @@ def _cannot_afford(before: float, draft: PrivacyPlan) -> _validate.UserError:
         one_charge = "one epoch" if draft.sampling.by_epoch else "one lot"
         together = f"{names} and {one_charge} cost" if names else f"{one_charge} costs"
         expected = f"at least {_round_up(one.epsilon())}, what {together}"
-    hint = "Raise privacy.epsilon or the noise multipliers"
-    hint += ", or set sampling=poisson" if draft.sampling.by_epoch else ", or lower privacy.lot_size"
+        hint += ", or set sampling=poisson" if draft.sampling.by_epoch else ", or lower privacy.lot_size"
     hint += "." if draft.guarantee.accountant.name == "pld" else ", or set accountant=pld, which is tighter."
     accountant = draft.guarantee.accountant
     expected += f" at δ = {budget.delta:g} ({accountant.kind}, accountant {accountant.name})"
