@@ -142,6 +142,25 @@ def test_the_counts_noise_is_none_of_the_gradients():
         assert abs(np.corrcoef(coordinate, counts)[0, 1]) < bound
 
 
+@pytest.mark.parametrize("mode", [GaussianNoise, SecureGaussianNoise])
+def test_no_position_of_the_noise_is_drawn_twice(mode):
+    """Two draws of one position share what they are made of, even where they are not correlated."""
+
+    class Recorded:
+        spacing, noise, drawn = mode.spacing, mode(Stream.keyed_by(0)), []
+
+        def standard_normal(self, position, size):
+            self.drawn.append(position)
+            return self.noise.standard_normal(position, size)
+
+    recorded, chosen = Recorded(), plan()
+    under_test = sanitizer(recorded)
+    for t in range(20):
+        under_test.release(ZEROS, chosen.step(t), {"hidden": 0.0, "output": 0.0})
+    assert len(recorded.drawn) == 40  # gradients and counts of each lot
+    assert len(set(recorded.drawn)) == 40
+
+
 def test_a_release_without_its_counts_is_refused():
     with pytest.raises(ValueError, match="hidden"):
         sanitizer().release(ZEROS, plan().step(0))

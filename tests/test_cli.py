@@ -73,6 +73,10 @@ MISTAKES = [
         ["+experiment=smoke", "features=whitened", "features.stages=none"],
         ["features.stages = 'none'", "names with features"],
     ),
+    (
+        ["+experiment=mnist_medium", "task=plan", "privacy.epsilon=0.3"],
+        ["dp_pca alone costs", "noise multipliers under features"],
+    ),
     ([SMOKE, "privacy.delta="], ["privacy.delta"]),
     ([SMOKE, "privacy.delta=[1"], ["privacy.delta"]),
 ]
