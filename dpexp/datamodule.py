@@ -27,6 +27,7 @@ __all__ = ["Lot", "LotDataModule", "Lots"]
 
 # What depends on private rows is said here, and nowhere in strict mode.
 _nonprivate_log = logging.getLogger("dpexp.nonprivate")
+_LOTS_AT_ONCE, _ROWS_AT_ONCE = 32, 2**14  # 128 KB of row numbers
 _EVALUATION_BATCH = 2000
 _EVALUATION_VALUES = 2**24  # in a batch: 64 MB as float32
 
@@ -80,9 +81,18 @@ class Lots:
             yield Lot(drawn.index, self._views(inputs, drawn.index), targets, members)
 
     def _wanted(self) -> Iterator[Wanted[DrawnLot]]:
+        """A few lots are drawn at a time: one alone, after a step of torch, takes five times as long."""
+        waiting: list[Wanted[DrawnLot]] = []
         for index in range(self._first, self._plan.steps):
-            drawn = self._source.draw(index, self._plan.step(index).lots)
-            yield Wanted(index, drawn, drawn.rows)
+            waiting.append(self._draw(index))
+            if len(waiting) == _LOTS_AT_ONCE or sum(len(lot.rows) for lot in waiting) >= _ROWS_AT_ONCE:
+                yield from waiting
+                waiting.clear()
+        yield from waiting
+
+    def _draw(self, index: int) -> Wanted[DrawnLot]:
+        drawn = self._source.draw(index, self._plan.lot_steps(index))
+        return Wanted(index, drawn, drawn.rows)
 
 
 class _Batches:

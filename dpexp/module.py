@@ -89,6 +89,7 @@ class DPModule(pl.LightningModule):
         self.average = None if ema is None else WeightAverage(model, decay=ema)
         self.observation: Observation | None = None
         self.evaluation: Evaluation | None = None
+        self._trained: dict[str, nn.Parameter] = {}  # those that the optimizer has
         self._optimizer_factory = optimizer
         self._learning_rate = learning_rate
         self.physical_batch_size = physical_batch_size
@@ -148,9 +149,9 @@ class DPModule(pl.LightningModule):
         Raises:
             UserError: The optimizer refuses its arguments.
         """
-        groups = [
-            {"params": [self.model.get_parameter(name) for name in names]} for names in self._groups.values()
-        ]
+        names = [name for group in self._groups.values() for name in group]
+        self._trained = {name: self.model.get_parameter(name) for name in names}
+        groups = [{"params": [self._trained[name] for name in group]} for group in self._groups.values()]
         try:
             optimizer = self._optimizer_factory(groups)
         except (TypeError, ValueError) as error:
@@ -192,7 +193,7 @@ class DPModule(pl.LightningModule):
 
     def _descend(self, gradients: Mapping[str, Tensor], step: StepPlan) -> None:
         for name, gradient in gradients.items():
-            parameter = self.model.get_parameter(name)
+            parameter = self._trained[name]
             parameter.grad = gradient.to(parameter.dtype)
         optimizer = self.optimizers()
         assert isinstance(optimizer, pl.core.optimizer.LightningOptimizer)

@@ -125,17 +125,16 @@ class Sanitizer:
         used = 0
         for group in step.groups:
             totals = {name: sums[name] for name in self._groups[group.name]}
-            values = torch.cat([total.flatten() for total in totals.values()]).cpu().double().numpy()
+            values = torch.cat([total.flatten() for total in totals.values()])
             noisy = noised(
-                values,
-                draws[used : used + values.size],
+                values.cpu().double().numpy(),
+                draws[used : used + len(values)],
                 noise_std=group.noise_std,
                 noise_multiplier=group.noise_multiplier,
                 spacing=self._noise.spacing,
             )
-            noisy /= group.divisor
-            released |= _like(torch.from_numpy(noisy), totals)
-            used += values.size
+            released |= _like(torch.from_numpy(noisy).div_(group.divisor).to(values), totals)
+            used += len(values)
         return released
 
     def _adapt(self, group: GroupStep, within: float, draw: float) -> None:
@@ -156,9 +155,8 @@ class Sanitizer:
 
 
 def _like(values: Tensor, totals: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """One flat float64 vector, cut into tensors of the shapes, dtypes and devices of `totals`."""
+    """One flat vector, cut into tensors of the shapes, dtypes and devices of `totals`."""
     parts = torch.split(values, [total.numel() for total in totals.values()])
     return {
-        name: part.to(total.dtype).to(total.device).view_as(total)
-        for part, (name, total) in zip(parts, totals.items(), strict=True)
+        name: part.to(total).view_as(total) for part, (name, total) in zip(parts, totals.items(), strict=True)
     }

@@ -5,11 +5,12 @@ import logging
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 import pytorch_lightning as pl
 import torch
 from lightning_fabric.utilities.exceptions import MisconfigurationException
+from pytorch_lightning.profilers import PassThroughProfiler
 
 from dpexp import _validate
 from dpexp.plan import PrivacyPlan
@@ -85,7 +86,18 @@ def _make(
         enable_model_summary=False,
         default_root_dir=folder,
         callbacks=list(callbacks),
+        profiler=getattr(factory, "keywords", {}).get("profiler") or _Unprofiled(),
     )
+
+
+@final
+class _Unprofiled(PassThroughProfiler):
+    """Lightning's default profiler enters a generator at each hook of each lot to do nothing in it."""
+
+    _NOTHING = contextlib.nullcontext()
+
+    def profile(self, action_name: str) -> contextlib.AbstractContextManager[None]:  # type: ignore[override]
+        return self._NOTHING
 
 
 def check_trainer_keys(keys: Mapping[str, Any]) -> None:

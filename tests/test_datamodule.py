@@ -17,7 +17,9 @@ from dpexp.features import (
     RandomProjection,
 )
 from dpexp.ledger import BudgetSpentError, Ledger
+from dpexp.lots import LotSource
 from dpexp.noise import GaussianNoise, NoNoise
+from dpexp.schedules import Linear
 from dpexp.streams import Stream
 from tests.plans import plain_plan, private_plan
 
@@ -94,6 +96,24 @@ def test_empty_lots_come_through_with_their_shapes():
     lots = list(ready(plan=plan).train_dataloader())
     assert [lot.index for lot in lots] == list(range(5))
     assert lots[0].inputs.shape == (0, 6)
+
+
+@pytest.mark.parametrize("at_once", [(1, 10**6), (7, 10**6), (32, 1), (32, 90)])
+@pytest.mark.parametrize("first", [0, 8])
+def test_lots_are_those_of_the_plan_however_many_are_drawn_at_once(monkeypatch, at_once, first):
+    plan = private_plan(num_examples=200, lot_size=Linear(start=10, end=60, over=20), steps=30, epsilon=None)
+    ledger = Ledger(plan)
+    for t in range(first):
+        ledger.reserve(plan.step(t))
+    monkeypatch.setattr("dpexp.datamodule._LOTS_AT_ONCE", at_once[0])
+    monkeypatch.setattr("dpexp.datamodule._ROWS_AT_ONCE", at_once[1])
+    module = ready(plan=plan, ledger=ledger)
+    lots = list(module.train_dataloader())
+    source = LotSource(plan.sampling, KEY.child("lots"), 200)
+    assert [lot.index for lot in lots] == list(range(first, 30))
+    for lot in lots:  # a target is its row's number
+        expected = source.draw(lot.index, plan.step(lot.index).lots).rows
+        np.testing.assert_array_equal(lot.targets, expected)
 
 
 def test_q_comes_from_the_declared_number_and_a_difference_is_only_warned_of(caplog):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.profilers import SimpleProfiler
 from torch import nn
 
 from dpexp.datamodule import Lot
@@ -75,7 +76,21 @@ def lots_of(plan, dtype=torch.float64):
     ]
 
 
-def train(plan, lots, *, model=None, noise=None, rate=0.5, size=None, optimizer=torch.optim.SGD, **more):
+CPU = functools.partial(pl.Trainer, accelerator="cpu", devices=1)
+
+
+def train(
+    plan,
+    lots,
+    *,
+    model=None,
+    noise=None,
+    rate=0.5,
+    size=None,
+    optimizer=torch.optim.SGD,
+    factory=CPU,
+    **more,
+):
     torch.manual_seed(0)
     module = DPModule(
         model=model or MLP(D, [], K).to(lots[0].inputs.dtype),
@@ -87,7 +102,6 @@ def train(plan, lots, *, model=None, noise=None, rate=0.5, size=None, optimizer=
         physical_batch_size=size,
         **more,
     )
-    factory = functools.partial(pl.Trainer, accelerator="cpu", devices=1)
     trainer = make_trainer(factory, plan=plan, callbacks=[], folder=None)
     fit(trainer, module, Source(lots))
     assert trainer.global_step == module.ledger.lots == plan.steps
@@ -124,6 +138,15 @@ def test_300_steps_equal_an_independent_algorithm_1_fed_the_same_lots_and_noise(
     found, _ = train(plan, lots_of(plan), rate=0.5)
     for name, expected in algorithm_1(plan, 0.5).items():
         np.testing.assert_allclose(found[name].numpy(), expected, rtol=0, atol=1e-8)
+
+
+def test_a_profiler_of_the_users_sees_every_lot():
+    plan = private_plan(num_examples=N, lot_size=40, steps=5, epsilon=None)
+    profiler = SimpleProfiler()
+    factory = functools.partial(pl.Trainer, accelerator="cpu", devices=1, profiler=profiler)
+    train(plan, lots_of(plan), factory=factory)
+    steps = [times for name, times in profiler.recorded_durations.items() if name.endswith("training_step")]
+    assert [len(times) for times in steps] == [5]
 
 
 def plain_sgd(plan, lots, rate, model):

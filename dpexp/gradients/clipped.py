@@ -84,7 +84,8 @@ def per_example_losses(losses: Tensor, batch_size: int) -> Tensor:
 
 def together(norms: Sequence[Tensor]) -> Tensor:
     """One norm over several tensors: √Σ‖g_i‖² of norms (B,), in the shortest type among them."""
-    joint: Tensor = torch.linalg.vector_norm(torch.stack([norm.double() for norm in norms]), dim=0)
+    # Along the rows: torch takes a norm down the columns four times as long.
+    joint: Tensor = torch.linalg.vector_norm(torch.stack(list(norms), dim=1), dim=1, dtype=torch.float64)
     shortest = max((norm.dtype for norm in norms), key=lambda dtype: torch.finfo(dtype).eps)
     return joint.to(shortest)  # so that the rounding that clipping allows for is that of the norms
 
@@ -94,7 +95,7 @@ def of_finite_losses(norms: Tensor, losses: Tensor) -> Tensor:
 
     Its gradient may be finite by accident (∞ cut off, NaN masked away), but is not that of any loss.
     """
-    return norms + (losses.detach() * 0).to(norms.dtype)  # 0 · ∞ is NaN
+    return torch.add(norms, losses.detach().to(norms.dtype), alpha=0)  # 0 · ∞ is NaN
 
 
 def weights_of(groups: Sequence[ClipGroup], norms: Tensor) -> Tensor:

@@ -98,8 +98,12 @@ class PrivacyPlan:
         charged_next = math.inf if every == 1 else index + (1 if index % every == 0 else -index % every)
         return int(min(self._changes_after(index), charged_next, sys.maxsize))
 
+    def lot_steps(self, index: int) -> tuple[LotStep, ...]:
+        """The lots of step t = `index`, as in `step`, for who draws them ahead."""
+        return tuple(self._lot_step(lot, index) for lot in self.lots)
+
     def _step(self, index: int) -> StepPlan:
-        lots = tuple(self._lot_step(lot, index) for lot in self.lots)
+        lots = self.lot_steps(index)
         sizes = {lot.name: lot.size for lot in lots}
         groups = tuple(self._group_step(group, sizes[group.lot], index) for group in self.groups)
         event = None if self.guarantee is None else self._event(index, lots, groups)

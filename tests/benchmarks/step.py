@@ -24,7 +24,7 @@ from tests.benchmarks.variants import COMPILED, VARIANTS
 
 OUTPUT = Path("outputs/benchmarks/step.json")
 SIZES = {"mlp": (600, 300), "cnn": (600, 100), "resnet": (256, 64, 32), "transformer": (32, 16, 8)}
-ROUNDS = {"mlp": 21, "cnn": 9, "resnet": 5, "transformer": 3}
+ROUNDS = {"mlp": 101, "cnn": 25, "resnet": 9, "transformer": 5}
 
 
 def seconds(step):
