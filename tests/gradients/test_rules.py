@@ -15,6 +15,7 @@ from dpexp.clipping import FlatClipping
 from dpexp.gradients import ClipGroup, clipped_sum, explain, grouped_clipped_sum
 from dpexp.gradients.interception import Interception
 from dpexp.gradients.loop import loop
+from dpexp.gradients.rules.product import chunks
 from tests.gradients.models import assert_equal, trainable
 
 
@@ -100,6 +101,33 @@ def test_kernels_larger_than_what_they_are_made_from():
     scales = torch.tensor([1.0, 3.0, 0.2, 10.0, 0.5]).view(-1, 1, 1, 1)  # no example's norm is another's
     check(nn.Conv2d(2, 40, 5), scales * rows(5, 2, 6, 6))
     check(nn.Conv2d(32, 32, 3, padding=1), scales * rows(5, 32, 7, 7))
+
+
+@pytest.mark.parametrize("numbers", [1, 200, 700])
+@pytest.mark.parametrize(
+    ("layer", "shape"),
+    [
+        (nn.Linear(5, 6), (5, 40, 5)),
+        (nn.LayerNorm(6), (5, 7, 6)),
+        (nn.GroupNorm(2, 4), (5, 4, 3, 5)),
+        (nn.Conv2d(2, 3, 3), (5, 2, 6, 5)),
+        (nn.Conv2d(2, 40, 5), (5, 2, 6, 6)),
+    ],
+    ids=["written", "layer_norm", "group_norm", "windows", "norms_only"],
+)
+def test_work_done_in_parts_is_the_same(monkeypatch, layer, shape, numbers):
+    monkeypatch.setattr("dpexp.gradients.rules.product._IN_CACHE", numbers)
+    scales = torch.tensor([1.0, 3.0, 0.2, 10.0, 0.5]).view(-1, *[1] * (len(shape) - 1))
+    check(layer, scales * rows(*shape))
+
+
+@given(st.integers(0, 50), st.integers(0, 2**22), st.integers(1, 60))
+def test_parts_cover_the_rows_once_within_the_cache(count, numbers, at_least):
+    parts = chunks(count, numbers, at_least=at_least)
+    assert [row for part in parts for row in range(count)[part]] == list(range(count))
+    longest = max((len(range(count)[part]) for part in parts), default=0)
+    assert (longest - 1) * numbers < 2**20
+    assert longest <= max(1, math.ceil(count / at_least))
 
 
 @given(st.integers(1, 3), sizes, sizes, sizes, st.integers(0, 1), sizes, sizes, sizes, st.booleans())

@@ -119,9 +119,9 @@ def _kernel_gradients(images: Tensor, gradients: Tensor, geometry: _Geometry) ->
     if times <= _ROOM:
         values = _written(images, gradients, geometry)
         return Whole(values, norms_of(values))
-    parts = ceil(times / _ROOM)
-    pairs = zip(images.chunk(parts), gradients.chunk(parts), strict=True)
-    norms = [norms_of(_written(*pair, geometry)) for pair in pairs]
+    norms = []
+    for part in chunks(len(images), prod(geometry.shape), at_least=ceil(times / _ROOM)):
+        norms.append(norms_of(_written(images[part], gradients[part], geometry)))
     return _Kernel(images, gradients, geometry, torch.cat(norms))
 
 

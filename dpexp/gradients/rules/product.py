@@ -1,5 +1,7 @@
 """Sums of outer products over positions: whole or in factors, by cost."""
 
+from math import ceil
+
 import torch
 from torch import Tensor
 
@@ -40,7 +42,7 @@ def writing_pays(length: int, out_features: int, in_features: int) -> bool:
     return size * WRITE < length**2 * width and size < _ROOM * length * width
 
 
-def chunks(rows: int, numbers_per_row: int) -> list[slice]:
-    """Slices of rows that stay in the cache."""
-    step = max(1, _IN_CACHE // max(1, numbers_per_row))
+def chunks(rows: int, numbers_per_row: int, *, at_least: int = 1) -> list[slice]:
+    """Slices of rows that stay in the cache, or of one row; `at_least` so many, if there are as many rows."""
+    step = min(ceil(_IN_CACHE / max(1, numbers_per_row)), max(1, ceil(rows / at_least)))
     return [slice(start, start + step) for start in range(0, rows, step)]
