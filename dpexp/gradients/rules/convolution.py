@@ -165,10 +165,10 @@ def _by_windows(images: Tensor, gradients: Tensor, geometry: _Geometry) -> Tenso
     """In parts, since windows take much more room than the images."""
     outs, *rest = geometry.shape
     values = images.new_empty(len(images), outs, prod(rest))
-    for rows in chunks(len(images), prod(rest) * prod(gradients.shape[2:])):
-        windows = _windows(images[rows], geometry, gradients.shape[2:]).flatten(2 + geometry.dims)
-        right = windows.flatten(1, 1 + geometry.dims)
-        torch.bmm(gradients[rows].flatten(2), right.mT, out=values[rows])
+    left, windows = gradients.flatten(2), _windows(images, geometry, gradients.shape[2:])
+    for rows in chunks(len(images), prod(rest) * left.shape[2]):
+        right = windows[rows].reshape(-1, prod(rest), left.shape[2])
+        torch.bmm(left[rows], right.mT, out=values[rows])
     return values.view(len(images), *geometry.shape)
 
 
