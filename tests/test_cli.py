@@ -29,6 +29,11 @@ MISTAKES = [
     ([SMOKE, "+privacy.typo=1"], ["privacy.typo = 1", "noise_multiplier"]),
     ([SMOKE, "+privacy.nose_multiplier=1"], ["Did you mean noise_multiplier?"]),
     ([SMOKE, "+model.hiden=3"], ["model.hiden = 3", "Did you mean hidden_units?"]),
+    (["data=arrays"], ["data.dimensions, data.num_classes, data.num_examples, data.train: found no value"]),
+    (
+        ["data=arrays", "data.train=x.csv", "data.num_classes=2"],
+        ["data.dimensions, data.num_examples: found"],
+    ),
     ([SMOKE, "privacy.delta=2"], ["privacy.delta = 2: expected a number > 0 and < 1"]),
     ([SMOKE, "privacy.delta=abc"], ["privacy.delta = 'abc'"]),
     ([SMOKE, "privacy.lot_size=5000"], ["privacy.lot_size = 5000", "q = L/N must be at most 1"]),

@@ -17,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from dpexp._validate import UserError
 from dpexp.cli.guard import check_composed
-from dpexp.cli.keys import check_group, check_root
+from dpexp.cli.keys import check_group, check_root, refuse_missing
 from dpexp.folders import conf_dir
 from dpexp.tracking.tags import COMMAND_TAG, OVERRIDES_TAG
 from dpexp.trust import require_trusted_names, trusted_object
@@ -53,6 +53,7 @@ def experiment_of(config: DictConfig, chosen: Any, overrides: Sequence[str]) -> 
     from dpexp.experiment import Experiment
 
     check_composed(config)
+    refuse_missing(config)
     require_trusted_names(_plain(config))  # what interpolations came to, too
     check_root(config, conf_dir())
     for group in ("task", *_PARTS):

@@ -1,18 +1,18 @@
 """No key is merged silently: every one must be a parameter of the object that its group makes."""
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import MISSING, DictConfig, OmegaConf
 
 from dpexp import _validate
 from dpexp.folders import conf_dir
 from dpexp.trust import trusted_object
 
-__all__ = ["check_group", "check_root", "refuse_null_groups"]
+__all__ = ["check_group", "check_root", "refuse_missing", "refuse_null_groups"]
 
 
 def check_root(config: DictConfig, folder: Path) -> None:
@@ -27,6 +27,17 @@ def check_group(config: DictConfig, group: str) -> None:
     _check_node(group, _plain(config[group], resolve=True))
 
 
+def refuse_missing(config: DictConfig) -> None:
+    """Refuses a configuration in which keys still wait for the user's value, and names all of them."""
+    missing = sorted(_missing("", _plain(config, resolve=False)))
+    if missing:
+        groups = sorted({key.split(".")[0] for key in missing})
+        raise _validate.UserError(
+            f"{', '.join(missing)}: found no value, expected one for each.\nSet {missing[0]}=… and so on; "
+            f"--cfg job shows the keys of {', '.join(groups)}, and its file in conf/ what they mean."
+        )
+
+
 def refuse_null_groups(arguments: Sequence[str]) -> None:
     """Refuses `model=null`, which Hydra takes in files only, and answers with a traceback."""
     for argument in arguments:
@@ -34,6 +45,15 @@ def refuse_null_groups(arguments: Sequence[str]) -> None:
         if value == "null" and (conf_dir() / group).is_dir():
             hint = f"~{group} leaves the group out; +{group}._target_=mine.Class and so on then make it anew."
             raise _validate.refuse(group, None, "the name of a file", hint)
+
+
+def _missing(path: str, node: Any) -> Iterator[str]:
+    """OmegaConf's `missing_keys` resolves, and stops at the first key that another one refers to."""
+    if node == MISSING:
+        yield path
+    items = node.items() if isinstance(node, Mapping) else enumerate(node) if isinstance(node, list) else ()
+    for key, value in items:
+        yield from _missing(f"{path}.{key}".lstrip("."), value)
 
 
 def _check_node(path: str, node: Any) -> None:

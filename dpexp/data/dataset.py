@@ -18,6 +18,9 @@ __all__ = ["Dataset", "Privacy"]
 
 Privacy = Literal["public", "private"]
 
+FILL = "Leave such rows out or put a public constant there; a mean of private rows is a release, not in ε."
+"""What to do about a value that is missing."""
+
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 
 
@@ -136,17 +139,19 @@ class Dataset(abc.ABC):
         sound = np.isfinite(inputs) if self.vocabulary is None else _within(inputs, self.vocabulary)
         if not sound.all():
             row, place = (int(number) for number in np.argwhere(~sound)[0])
-            expected = "a finite number" if self.vocabulary is None else f"0 … {self.vocabulary - 1}"
-            raise refuse(
-                f"value {place} in row {row} (from 0) of {origin}", inputs[row, place].item(), expected
-            )
+            found, hint = inputs[row, place].item(), FILL
+            expected = "a finite number"
+            if self.vocabulary is not None:
+                expected, hint = f"0 … {self.vocabulary - 1}", "data.tokens is the number of token ids."
+            raise refuse(f"value {place} in row {row} (from 0) of {origin}", found, expected, hint)
 
     def _check_labels(self, labels: NDArray[Any], origin: str) -> None:
         foreign = np.flatnonzero(~_within(labels, self.num_classes))
         if foreign.size:
             row = int(foreign[0])
             expected = f"a class in 0 … {self.num_classes - 1}, as data.num_classes = {self.num_classes}"
-            raise refuse(f"label in row {row} (from 0) of {origin}", labels[row].item(), expected)
+            hint = "Number the classes from 0."
+            raise refuse(f"label in row {row} (from 0) of {origin}", labels[row].item(), expected, hint)
 
 
 def _within(numbers: NDArray[Any], count: int) -> NDArray[np.bool_]:

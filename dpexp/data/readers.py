@@ -45,7 +45,14 @@ def read_table(key: str, path: str) -> "pd.DataFrame":
     file = _file(key, path)
     if path.lower().endswith(".parquet"):
         return _read(key, file, lambda: pd.read_parquet(file))
-    return _read(key, file, lambda: pd.read_csv(file, dtype=str, na_filter=False, skipinitialspace=True))
+    table = _read(key, file, lambda: pd.read_csv(file, dtype=str, na_filter=False, skipinitialspace=True))
+    if not isinstance(table.index, pd.RangeIndex):  # pandas took the first fields for names of rows
+        named, fields = table.shape[1], table.shape[1] + table.index.nlevels
+        raise UserError(
+            f"{key}: the header of {file} names {named} columns, and the first row has {fields} fields."
+            "\nGive each column a name, or remove the commas at the ends of the rows."
+        )
+    return table
 
 
 def read_arrays(key: str, path: str) -> Mapping[str, NDArray[Any]]:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpexp._validate import UserError, did_you_mean, number, refuse
+from dpexp.data.dataset import FILL
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -170,7 +171,7 @@ def as_numbers(where: str, values: "pd.Series") -> NDArray[np.float64]:
     foreign = np.flatnonzero(~np.isfinite(numbers))
     if foreign.size:
         row = int(foreign[0])
-        raise refuse(f"row {row} (from 0) of {where}", _plain(values.iloc[row]), "a finite number")
+        raise refuse(f"row {row} (from 0) of {where}", _plain(values.iloc[row]), "a finite number", FILL)
     return numbers
 
 

@@ -142,7 +142,12 @@ def test_validation_rows_come_from_a_rule_or_from_a_file():
     ("column", "row", "value", "message"),
     [
         ("age", 7, "old", r"row 7 \(from 0\) of 'age' of train\.csv = 'old': expected a finite number"),
-        ("age", 7, "", r"row 7 \(from 0\) of 'age' of train\.csv = '': expected a finite number"),
+        (
+            "age",
+            7,
+            "",
+            r"row 7 \(from 0\) of 'age' of train\.csv = '': expected a finite number\.?\nLeave such",
+        ),
         ("weight", 3, "nan", r"row 3 \(from 0\) of 'weight' of train\.csv"),
         ("weight", 3, "inf", r"row 3 \(from 0\) of 'weight' of train\.csv"),
         ("weight", 3, "1e300", r"value 1 in row 3 \(from 0\) of train\.csv = inf"),
@@ -160,6 +165,22 @@ def test_validation_rows_come_from_a_rule_or_from_a_file():
 @pytest.mark.filterwarnings("ignore:overflow encountered in cast")
 def test_a_bad_cell_is_refused_with_its_file_column_and_row(column, row, value, message):
     written(changed(column, row, value))
+    with pytest.raises(UserError, match=message):
+        arrays().load()
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ("1,2,0,7\n3,4,1,7\n", r"header of train\.csv names 3 columns, and the first row has 4 fields"),
+        ("1,2,0,\n3,4,1,\n", r"names 3 columns, and the first row has 4 fields"),
+        ("1,2,0,,\n3,4,1\n", r"names 3 columns, and the first row has 5 fields"),
+        ("1,2,0\n3,4,1,7\n", r"Expected 3 fields in line 3, saw 4"),
+        ("1,2\n3,4,1\n", r"row 0 \(from 0\) of 'sick' of train\.csv = ''"),
+    ],
+)
+def test_rows_longer_or_shorter_than_the_header_are_refused(here, rows, message):
+    (here / "train.csv").write_text(f"age,weight,sick\n{rows}")
     with pytest.raises(UserError, match=message):
         arrays().load()
 
