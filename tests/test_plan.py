@@ -62,6 +62,14 @@ def test_the_solved_noise_meets_the_budget_from_below_and_closely(target, steps,
     assert target * (1 - 1e-3) <= epsilon(plan, steps) <= target
 
 
+@pytest.mark.parametrize("target", [0.5, 1, 2.5, 7])
+def test_the_solved_noise_is_the_number_that_is_printed(target):
+    plan = private_plan(noise_multiplier=None, steps=1000, epsilon=target)
+    sigma = plan.step(0).groups[0].noise_multiplier
+    assert sigma == float(f"{sigma:.7g}")
+    assert target * (1 - 1e-3) <= epsilon(plan, 1000) <= target
+
+
 def test_only_groups_without_their_own_noise_are_solved_for():
     layers = {
         "hidden": {"parameters": "hidden.*", "noise_multiplier": 5},

@@ -187,12 +187,14 @@ class DPSGD:
             return total(account, list(candidate.phases(candidate.steps)))
 
         try:
-            return smallest_noise_multiplier(epsilon_at, self.epsilon, key="privacy.epsilon")
+            sigma = smallest_noise_multiplier(epsilon_at, self.epsilon, key="privacy.epsilon")
         except _validate.UserError as error:
             if self.clipping != "adaptive":
                 raise
             hint = "The counts of privacy.clipping=adaptive are in it: raise privacy.adaptive.noise_std."
             raise _validate.UserError(f"{error}\n{hint}") from error
+        short = _rounded_up(sigma)  # so that the number that is printed is the one that is used
+        return short if epsilon_at(short) <= self.epsilon else sigma
 
     def _affordable(self, draft: PrivacyPlan) -> int:
         if self.epsilon is None and draft.steps_asked is None:
@@ -210,6 +212,12 @@ class DPSGD:
                 "privacy.steps", None, f"a number, since privacy.epsilon alone admits over {most:,} lots"
             )
         return admitted
+
+
+def _rounded_up(sigma: float) -> float:
+    """To seven significant digits."""
+    unit = 10.0 ** (6 - math.floor(math.log10(sigma)))
+    return math.ceil(sigma * unit) / unit
 
 
 def _cannot_afford(before: float, draft: PrivacyPlan) -> _validate.UserError:
