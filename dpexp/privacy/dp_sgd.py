@@ -193,6 +193,7 @@ class DPSGD:
                 raise
             hint = "The counts of privacy.clipping=adaptive are in it: raise privacy.adaptive.noise_std."
             raise _validate.UserError(f"{error}\n{hint}") from error
+        _refuse_a_leap(epsilon_at(sigma / 1.001), self.epsilon, sigma)
         short = _rounded_up(sigma)  # so that the number that is printed is the one that is used
         return short if epsilon_at(short) <= self.epsilon else sigma
 
@@ -212,6 +213,17 @@ class DPSGD:
                 "privacy.steps", None, f"a number, since privacy.epsilon alone admits over {most:,} lots"
             )
         return admitted
+
+
+def _refuse_a_leap(just_below: PrivacyBound, epsilon: float, sigma: float) -> None:
+    """The moments accountant leaps from log(1/δ)/32 to 0 where noise hides all: no σ to train with."""
+    if just_below > 1.05 * epsilon:
+        raise _validate.refuse(
+            "privacy.epsilon",
+            epsilon,
+            f"at least {just_below:.4f}: below it {just_below.accountant} certifies no σ under {sigma:.4g}",
+            "accountant=pld, the tightest, has no such gap; a larger δ moves it down.",
+        )
 
 
 def _rounded_up(sigma: float) -> float:
