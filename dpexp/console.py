@@ -25,6 +25,7 @@ __all__ = [
     "figure_2_table",
     "figures_table",
     "plan_table",
+    "show_job_result",
     "show_links",
     "show_result",
     "shown",
@@ -111,20 +112,29 @@ def shown_accuracy(accuracy: float | None) -> str:
 
 def show_result(console: Console, result: Result) -> None:
     """Prints the result of a run, the guarantee, and how to look at it."""
+    lines = [*_result_in_words(result), "", result.statement.strip()]
+    console.print(Panel("\n".join(lines), title="Result", title_align="left"))
+    links = [
+        run_link(result.tracking_uri, result.experiment_id, result.run_id),
+        view_link(result.tracking_uri, result.experiment_id),
+    ]
+    show_links(console, result.tracking_uri, links)
+
+
+def show_job_result(console: Console, result: Result) -> None:
+    """The same for one job of a sweep, whose last lines say what all of it costs: without the statement."""
+    lines = [*_result_in_words(result), f"Its privacy statement is an artifact of run {result.run_id}."]
+    console.print(Panel("\n".join(lines), title="Result", title_align="left"))
+
+
+def _result_in_words(result: Result) -> list[str]:
     lines = [f"[bold]test accuracy[/] {shown_accuracy(result.accuracy)} after {result.steps:,} lots"]
     if result.forfeited_lots:
         lines.append(f"[bold]interrupted[/] {result.forfeited_lots:,} more lots were lost, and are charged")
     if result.epsilon is not None:
         kind = "keyed by the seed: no guarantee" if result.deterministic else "certified"
         lines.append(f"[bold]privacy[/] ε ≤ {shown_up(result.epsilon)} at δ = {result.delta:g} ({kind})")
-    console.print(
-        Panel("\n".join([*lines, "", result.statement.strip()]), title="Result", title_align="left")
-    )
-    links = [
-        run_link(result.tracking_uri, result.experiment_id, result.run_id),
-        view_link(result.tracking_uri, result.experiment_id),
-    ]
-    show_links(console, result.tracking_uri, links)
+    return lines
 
 
 def show_links(console: Console, uri: str, links: Sequence[str]) -> None:

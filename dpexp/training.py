@@ -15,7 +15,7 @@ from dpexp.allocator import keep_freed_memory
 from dpexp.budgets import Share
 from dpexp.callbacks import TIMES, LotProgress, Trajectory, spending_recorded
 from dpexp.checkpointing import Checkpoints, LotSeeds
-from dpexp.console import plan_table, show_result
+from dpexp.console import plan_table, show_job_result, show_result
 from dpexp.datamodule import LotDataModule
 from dpexp.divergence import FiniteParameters
 from dpexp.experiment import Experiment, Result
@@ -33,6 +33,7 @@ from dpexp.stopping import Stopped
 from dpexp.streams import Stream
 from dpexp.strict import covered, covered_tags, silence
 from dpexp.tracking import Opener, Recording, flatten
+from dpexp.tracking.tags import PARENT_TAG
 from dpexp.trainer import autocast_of, fit, make_trainer, refuse_reports, test, validate
 
 __all__ = ["rehearse", "rehearse_data", "train"]
@@ -148,7 +149,8 @@ def _train(
             result = record_end(run, experiment, module, datamodule, at_end)
             _mirror(run, ledger, share)
             ledger.finish()
-    show_result(console, result)
+    show = show_job_result if PARENT_TAG in experiment.tags else show_result
+    show(console, result)
     return result
 
 

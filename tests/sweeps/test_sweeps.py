@@ -36,6 +36,8 @@ def test_a_grid_is_one_parent_with_a_run_for_each_job_and_the_price_of_all(dpexp
     assert (metrics["sweep/jobs"], metrics["sweep/failed"], metrics["sweep/delta"]) == (4, 0, 1e-5)
     said = capsys.readouterr().out
     assert "4 runs on the same rows together cost" in " ".join(said.split())
+    assert "Not covered" not in said  # a job's statement is with its run
+    assert all(child.info.run_id in said for child in children)
 
     runs = store.table(parent)
     for row, child, sigma in zip(runs, children, (2, 2, 4, 4), strict=True):
