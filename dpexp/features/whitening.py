@@ -1,5 +1,6 @@
 """The leading directions of the rows, found privately and scaled down: charged, cheap where rows are many."""
 
+import logging
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from torch import nn
 
 __all__ = ["PrivateWhitening", "Whitening", "leading"]
+
+_log = logging.getLogger(__name__)  # what it says is a function of the release
 
 _CHUNK = 4096  # rows at once: bounds the copies
 
@@ -110,7 +113,14 @@ class PrivateWhitening:
     def fit(self, inputs: Inputs, noise: Noise) -> Whitening:
         """The whitening for training rows of shape `(N, d)`; draws noise once, at position 0."""
         moment = second_moment(check_width(inputs, self.inputs))
-        return leading(noisy_second_moment(moment, self.noise_multiplier, noise), self.noise_multiplier)
+        found = leading(noisy_second_moment(moment, self.noise_multiplier, noise), self.noise_multiplier)
+        _log.info(
+            "Whitening scales %d of %d directions; the others do not stand out of its noise of std %g.",
+            len(found.scales),
+            self.inputs,
+            self.noise_multiplier,
+        )
+        return found
 
     def arrays(self, fitted: Whitening) -> Mapping[str, NDArray[Any]]:
         """Directions and scales."""

@@ -111,8 +111,10 @@ def test_it_is_linear_and_leaves_what_is_orthogonal_as_it_is():
     assert fitted.transform(data).dtype == np.float32
 
 
-def test_what_is_fitted_is_made_from_the_noised_moment_and_nothing_else():
+def test_what_is_fitted_and_said_is_made_from_the_noised_moment_and_nothing_else(caplog):
+    caplog.set_level("INFO")
     found = whitening().fit(rows(), GaussianNoise(Stream.keyed_by(4)))
+    assert f"Whitening scales {len(found.scales)} of {WIDTH} directions" in caplog.text
     expected = leading(noisy(second_moment(rows()), 4), SIGMA)
     np.testing.assert_array_equal(found.directions, expected.directions)
     np.testing.assert_array_equal(found.scales, expected.scales)
