@@ -155,7 +155,7 @@ class Sanitizer:
 
 
 def _like(values: Tensor, totals: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """One flat vector, cut into tensors of the shapes, dtypes and devices of `totals`."""
+    """One flat vector, cut into views of the shapes (and, where they differ, dtypes) of `totals`."""
     parts = torch.split(values, [total.numel() for total in totals.values()])
     return {
         name: part.to(total).view_as(total) for part, (name, total) in zip(parts, totals.items(), strict=True)

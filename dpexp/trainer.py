@@ -65,10 +65,13 @@ def make_trainer(
     check_trainer_keys(getattr(factory, "keywords", {}))
     logging.getLogger("pytorch_lightning.utilities.rank_zero").setLevel(logging.WARNING)
     try:
-        return _make(factory, plan.steps - first, callbacks, folder)
+        trainer = _make(factory, plan.steps - first, callbacks, folder)
     except MisconfigurationException as error:
         keys = getattr(factory, "keywords", {})
         raise _validate.UserError(f"trainer: {error} Found {keys}; set trainer=auto, cpu or gpu.") from error
+    if type(trainer.profiler) is PassThroughProfiler:  # type: ignore[attr-defined]
+        trainer.profiler = _Unprofiled()  # type: ignore[attr-defined]
+    return trainer
 
 
 def _make(
@@ -86,7 +89,6 @@ def _make(
         enable_model_summary=False,
         default_root_dir=folder,
         callbacks=list(callbacks),
-        profiler=getattr(factory, "keywords", {}).get("profiler") or _Unprofiled(),
     )
 
 

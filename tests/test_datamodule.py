@@ -116,6 +116,17 @@ def test_lots_are_those_of_the_plan_however_many_are_drawn_at_once(monkeypatch, 
         np.testing.assert_array_equal(lot.targets, expected)
 
 
+@pytest.mark.parametrize(("lot_size", "rows", "at_most"), [(0.01, 2**14, 32), (10, 2**14, 32), (150, 300, 3)])
+def test_no_more_lots_are_in_hand_than_a_few(monkeypatch, lot_size, rows, at_most):
+    monkeypatch.setattr("dpexp.datamodule._ROWS_AT_ONCE", rows)
+    drawn, draw = [], LotSource.draw
+    monkeypatch.setattr(LotSource, "draw", lambda *args: drawn.append(draw(*args)) or drawn[-1])
+    plan = private_plan(num_examples=200, lot_size=lot_size, steps=1000, epsilon=None)
+    next(iter(ready(plan=plan).train_dataloader()))
+    assert len(drawn) <= at_most
+    assert sum(len(lot.rows) for lot in drawn[:-1]) < rows
+
+
 def test_q_comes_from_the_declared_number_and_a_difference_is_only_warned_of(caplog):
     plan = private_plan(num_examples=100, lot_size=10, steps=400, epsilon=None)
     with caplog.at_level(logging.WARNING, "dpexp.datamodule"):

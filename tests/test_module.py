@@ -140,6 +140,20 @@ def test_300_steps_equal_an_independent_algorithm_1_fed_the_same_lots_and_noise(
         np.testing.assert_allclose(found[name].numpy(), expected, rtol=0, atol=1e-8)
 
 
+def test_a_model_in_half_precision_trains_by_gradients_of_its_type():
+    plan = private_plan(num_examples=N, lot_size=40, steps=3, epsilon=None)
+    found, _ = train(plan, lots_of(plan, torch.bfloat16))  # torch refuses gradients of another type
+    assert {value.dtype for value in found.values()} == {torch.bfloat16}
+
+
+def test_without_a_profiler_lightning_does_nothing_at_its_hooks():
+    for factory in (pl.Trainer, lambda **keys: pl.Trainer(profiler="simple", **keys)):
+        trainer = make_trainer(factory, plan=private_plan(steps=5), callbacks=[], folder=None)
+        assert isinstance(trainer.profiler, SimpleProfiler) == (factory is not pl.Trainer)
+        with trainer.profiler.profile("one"), trainer.profiler.profile("other"):
+            trainer.profiler.describe()
+
+
 def test_a_profiler_of_the_users_sees_every_lot():
     plan = private_plan(num_examples=N, lot_size=40, steps=5, epsilon=None)
     profiler = SimpleProfiler()

@@ -51,6 +51,14 @@ def test_the_divisor_is_the_expected_size_whatever_was_drawn():
     assert all((gradient == 1 / 50).all() for gradient in released.values())
 
 
+def test_each_gradient_has_its_own_type_in_a_group_of_several():
+    sums = {name: torch.full(shape, 1 / 3, dtype=torch.float64) for name, shape in SHAPES.items()}
+    sums["hidden.bias"] = sums["hidden.bias"].float()
+    released = Sanitizer(GROUPS, NoNoise()).release(sums, plan(lot_size=50).step(0))
+    for name, total in sums.items():
+        torch.testing.assert_close(released[name], (total.double() / 50).to(total.dtype), rtol=0, atol=0)
+
+
 def test_no_noise_is_used_twice():
     seen = set()
     for t in range(200):

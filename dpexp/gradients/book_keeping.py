@@ -163,8 +163,8 @@ def _clip(
     losses: Tensor,
     parameters: Mapping[str, nn.Parameter],
 ) -> ClippedSum:
-    norms = of_finite_losses(torch.stack([_norms(group, found, losses) for group in groups]), losses)
-    weights = weights_of(groups, norms)
+    own = [of_finite_losses(_norms(group, found, losses), losses) for group in groups]
+    weights, norms = weights_of(groups, own), torch.stack(own)
     if not math.isfinite(norms.sum().item()):  # 0 · ∞ is NaN: the numbers must go, not only their weights
         dropped = ~norms.isfinite().all(dim=0)
         found = {source: entry.without(dropped) for source, entry in found.items()}

@@ -91,15 +91,17 @@ def together(norms: Sequence[Tensor]) -> Tensor:
 
 
 def of_finite_losses(norms: Tensor, losses: Tensor) -> Tensor:
-    """`norms` (G, B) with NaN where the loss (B,) is not finite: such an example counts for nothing.
+    """`norms` (B,) with NaN where the loss (B,) is not finite: such an example counts for nothing.
 
     Its gradient may be finite by accident (∞ cut off, NaN masked away), but is not that of any loss.
     """
-    return torch.add(norms, losses.detach().to(norms.dtype), alpha=0)  # 0 · ∞ is NaN
+    return norms + (losses.detach() * 0).to(norms.dtype)  # 0 · ∞ is NaN
 
 
-def weights_of(groups: Sequence[ClipGroup], norms: Tensor) -> Tensor:
+def weights_of(groups: Sequence[ClipGroup], norms: Sequence[Tensor]) -> Tensor:
     """Each example's weight in each group's sum: clip factor × membership, shape (G, B).
+
+    Each group's norms (B,) come in their own type, whose rounding clipping allows for.
 
     An example whose gradient is not finite in any group has weight 0 in all of them.
     """
@@ -107,4 +109,6 @@ def weights_of(groups: Sequence[ClipGroup], norms: Tensor) -> Tensor:
     for group, norm in zip(groups, norms, strict=True):
         factors = group.clipping.factors(norm)
         rows.append(factors if group.members is None else factors * group.members)
-    return rows[0][None] if len(rows) == 1 else torch.stack(rows) * norms.isfinite().all(dim=0)
+    if len(rows) == 1:
+        return rows[0][None]
+    return torch.stack(rows) * torch.stack([norm.isfinite() for norm in norms]).all(dim=0)

@@ -78,8 +78,8 @@ def per_example_gradients(
 
 def clip(groups: Sequence[ClipGroup], gradients: Mapping[str, Tensor], losses: Tensor) -> ClippedSum:
     """Clips gradients (B, *shape) by name that are written out, and sums them."""
-    norms = of_finite_losses(torch.stack([_norms(group, gradients) for group in groups]), losses)
-    weights = weights_of(groups, norms)
+    own = [of_finite_losses(_norms(group, gradients), losses) for group in groups]
+    weights, norms = weights_of(groups, own), torch.stack(own)
     dropped = ~norms.isfinite().all(dim=0)
     sums = {
         name: _weighted_sum(gradients[name], weight, dropped)

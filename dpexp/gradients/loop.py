@@ -30,14 +30,14 @@ def loop(
         found = torch.autograd.grad(value, parameters, allow_unused=True, materialize_grads=True)
         rows.append(dict(zip(names, map(in_full, found), strict=True)))
         losses.append(value.detach())
-    norms = of_finite_losses(torch.stack([_norms(group, rows) for group in groups]), torch.stack(losses))
-    weights = weights_of(groups, norms)
+    own = [of_finite_losses(_norms(group, rows), torch.stack(losses)) for group in groups]
+    weights = weights_of(groups, own)
     sums = {
         name: _weighted_sum([row[name] for row in rows], weight)
         for group, weight in zip(groups, weights, strict=True)
         for name in group.parameters
     }
-    return ClippedSum(sums=sums, norms=norms, losses=torch.stack(losses))
+    return ClippedSum(sums=sums, norms=torch.stack(own), losses=torch.stack(losses))
 
 
 def _norms(group: ClipGroup, rows: list[dict[str, Tensor]]) -> Tensor:

@@ -140,6 +140,31 @@ def test_losses_of_a_longer_type_get_no_gradient_past_its_clip(name, dtype, wide
     assert 0.99e-2 < float(joint) <= 1e-2
 
 
+class TwoTypes(nn.Module):
+    """A layer in float32, and one in float64."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(64, 32), nn.Linear(32, 3).double()
+
+    def forward(self, inputs):
+        return self.second(self.first(inputs).relu().double())
+
+
+@pytest.mark.parametrize("engine", [None, functional, loop], ids=["book_keeping", "functional", "loop"])
+@pytest.mark.parametrize("split", [False, True], ids=["one_group", "two_groups"])
+def test_float32_is_clipped_with_its_own_rounding_beside_float64(split, engine):
+    torch.manual_seed(0)
+    model, clipping = TwoTypes(), FlatClipping(0.5)
+    names = trainable(model)
+    groups = [ClipGroup(part, clipping) for part in ([names[:2], names[2:]] if split else [names])]
+    for inputs in 30 * torch.randn(200, 1, 64):
+        found = grouped_clipped_sum(model, loss, inputs, torch.tensor([1]), groups, engine=engine)
+        for group in groups:
+            clipped = torch.cat([found.sums[name].double().flatten() for name in group.parameters])
+            assert float(clipped.norm()) <= 0.5
+
+
 def test_modes_of_modules_may_change_between_lots():
     model, (inputs, targets) = Masked().double(), batch(4)
     for mode in (False, True, False, True):

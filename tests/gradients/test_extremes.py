@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from dpexp.gradients import clipped_sum
+from dpexp.gradients.clipped import together
 from dpexp.gradients.per_example import Factors, Outer, Rows, Whole, norms_of
 from dpexp.gradients.rules.product import writing_pays
 from dpexp.gradients.total import total
@@ -50,6 +51,13 @@ def test_norms_of_long_rows_of_equal_numbers_are_right_to_a_few_ulps(width, cons
 def test_long_rows_of_tiny_numbers_keep_their_norms():
     row = torch.full((1, 10**6), 1e-20)
     assert float(norms_of(row)) == pytest.approx(1e-17, rel=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
+def test_norms_of_several_tensors_add_up_at_any_magnitude(scale):
+    joint = together([torch.tensor([3 * scale, 0.0]), torch.tensor([4 * scale, scale])])
+    assert joint.dtype == torch.float32
+    torch.testing.assert_close(joint / scale, torch.tensor([5.0, 1.0]))
 
 
 @pytest.mark.parametrize("length", [2, 63, 64, 65, 130, 300])

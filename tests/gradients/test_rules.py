@@ -1,9 +1,11 @@
+import importlib
 import math
 from functools import partial
+from math import prod
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional
@@ -111,7 +113,7 @@ def test_kernels_larger_than_what_they_are_made_from():
         (nn.LayerNorm(6), (5, 7, 6)),
         (nn.GroupNorm(2, 4), (5, 4, 3, 5)),
         (nn.Conv2d(2, 3, 3), (5, 2, 6, 5)),
-        (nn.Conv2d(2, 40, 5), (5, 2, 6, 6)),
+        (nn.Conv2d(32, 32, 3, padding=1), (5, 32, 7, 7)),
     ],
     ids=["written", "layer_norm", "group_norm", "windows", "norms_only"],
 )
@@ -121,13 +123,29 @@ def test_work_done_in_parts_is_the_same(monkeypatch, layer, shape, numbers):
     check(layer, scales * rows(*shape))
 
 
+def test_kernels_gradients_that_are_not_kept_have_room_for_a_part_only(monkeypatch):
+    rules = importlib.import_module("dpexp.gradients.rules.convolution")
+    written, sizes = rules._written, []
+
+    def spy(images, gradients, geometry):
+        sizes.append((len(images), images[:1].numel() + gradients[:1].numel(), prod(geometry.shape)))
+        return written(images, gradients, geometry)
+
+    monkeypatch.setattr(rules, "_written", spy)
+    check(nn.Conv2d(32, 32, 3, padding=1), rows(7, 32, 7, 7))
+    assert sum(count for count, _, _ in sizes) >= 7
+    assert all(count * kernel <= 2 * 7 * made_from for count, made_from, kernel in sizes)
+
+
+@example(50, 30_000, 1)
+@example(7, 1, 4)
 @given(st.integers(0, 50), st.integers(0, 2**22), st.integers(1, 60))
 def test_parts_cover_the_rows_once_within_the_cache(count, numbers, at_least):
     parts = chunks(count, numbers, at_least=at_least)
     assert [row for part in parts for row in range(count)[part]] == list(range(count))
     longest = max((len(range(count)[part]) for part in parts), default=0)
     assert (longest - 1) * numbers < 2**20
-    assert longest <= max(1, math.ceil(count / at_least))
+    assert len(parts) >= min(count, at_least)
 
 
 @given(st.integers(1, 3), sizes, sizes, sizes, st.integers(0, 1), sizes, sizes, sizes, st.booleans())

@@ -16,7 +16,7 @@ _ROOM = 1.2
 """A whole gradient may take this many times the room of its factors, which it replaces."""
 
 _IN_CACHE = 2**20
-"""Numbers worked on at once: 4 MB, which the last cache holds; less is more calls, 3 to 7 % of a step."""
+"""Numbers worked on at once: 4 MB, which the last cache holds; a quarter is 2 to 4 % slower on two cores."""
 
 
 def product(left: Tensor, right: Tensor) -> PerExample:
@@ -43,6 +43,6 @@ def writing_pays(length: int, out_features: int, in_features: int) -> bool:
 
 
 def chunks(rows: int, numbers_per_row: int, *, at_least: int = 1) -> list[slice]:
-    """Slices of rows that stay in the cache, or of one row; `at_least` so many, if there are as many rows."""
-    step = min(ceil(_IN_CACHE / max(1, numbers_per_row)), max(1, ceil(rows / at_least)))
+    """Slices of at most one row more than the cache holds; `at_least` so many, if there are as many rows."""
+    step = min(ceil(_IN_CACHE / max(1, numbers_per_row)), max(1, rows // at_least))
     return [slice(start, start + step) for start in range(0, rows, step)]
