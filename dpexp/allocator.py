@@ -6,7 +6,7 @@ import platform
 __all__ = ["keep_freed_memory"]
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # mallopt(3)
-_LARGEST_BLOCK = 32 * 2**20  # the most that glibc takes on 64-bit machines
+_LARGEST_BLOCK = 32 * 2**20  # the most that every glibc takes on 64-bit machines
 _KEPT = 256 * 2**20  # more than most lots of the benchmarks' networks free
 
 
