@@ -5,8 +5,9 @@ never private ones, on a copy of the model.
 """
 
 import itertools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import final
 
 import torch
@@ -83,19 +84,21 @@ def check_model(
     trial = calm_copy(model)
     with Calm():
         _check_buffers(trial, inputs, public_buffers)
+        checked = partial(_check_gradients, loss=loss, groups=groups, engine=engine)
         try:
-            deviation = _check_gradients(trial, loss, inputs, targets, groups, engine)
+            deviation = checked(trial, inputs, targets)
         except _validate.UserError as error:
-            deviation = _in_double(error, model, loss, inputs, targets, groups, engine)
+            deviation = _in_double(error, checked, model, inputs, targets)
         rules = explain(trial, inputs, names) if engine is None else dict.fromkeys(names, "torch.compile")
         return Checked(len(inputs), deviation, rules)
 
 
 def _check_gradients(
     trial: nn.Module,
-    loss: Loss,
     inputs: Tensor,
     targets: Tensor,
+    *,
+    loss: Loss,
     groups: Sequence[ClipGroup],
     engine: ClippedSumFunction | None,
 ) -> float:
@@ -108,18 +111,15 @@ def _check_gradients(
 
 def _in_double(
     error: _validate.UserError,
+    checked: Callable[[nn.Module, Tensor, Tensor], float],
     model: nn.Module,
-    loss: Loss,
     inputs: Tensor,
     targets: Tensor,
-    groups: Sequence[ClipGroup],
-    engine: ClippedSumFunction | None,
 ) -> float:
     """The same in float64: rounding alone is large where a normalization divides by almost nothing."""
-    trial = calm_copy(model).double()
     inputs, targets = (rows.double() if rows.is_floating_point() else rows for rows in (inputs, targets))
     try:
-        return _check_gradients(trial, loss, inputs, targets, groups, engine)
+        return checked(calm_copy(model).double(), inputs, targets)
     except Exception:  # noqa: BLE001  # it mixes there too, or does not run in float64: the first error stands
         raise error from None
 
