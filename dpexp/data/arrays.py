@@ -144,8 +144,10 @@ class Arrays(HeldOut):
         values = encoded(path, table, columns)
         ids = None if self.id is None else table[self.id].astype(str).to_numpy()
         target = table[self.target]
-        numbers = target.to_numpy() if self.classes else as_numbers(f"{self.target!r} of {path}", target)
-        return self._joined(values, numbers, ids, origin=(path, f"{self.target!r} of {path}"))
+        origin = (path, f"{self.target!r} of {path}")
+        hint = "If the target is words, list them in data.classes."
+        labels = target.to_numpy() if self.classes else as_numbers(origin[1], target, hint=hint)
+        return self._joined(values, labels, ids, origin=origin)
 
     def _matched(self, names: list[str], path: str) -> dict[str, Column]:
         """Declared columns by name, with patterns replaced by the names that they match."""

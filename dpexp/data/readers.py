@@ -114,6 +114,6 @@ def _read(key: str, file: Path, read: Callable[[], Read]) -> Read:
             raise UserError(
                 f"{key}: {file} holds pickled objects, expected arrays of numbers.\n{hint}"
             ) from error
-        raise UserError(f"{key}: {file} cannot be read: {error}.\n{_INTACT}") from error
+        raise UserError(f"{key}: {file} cannot be read: {str(error).strip()}.\n{_INTACT}") from error
     except (OSError, EOFError, zipfile.BadZipFile, zlib.error, KeyError) as error:
         raise UserError(f"{key}: {file} is damaged: {type(error).__name__}: {error}.\n{_INTACT}") from error

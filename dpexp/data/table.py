@@ -157,8 +157,8 @@ def encoded(origin: str, table: "pd.DataFrame", columns: Mapping[str, Column]) -
     return whole
 
 
-def as_numbers(where: str, values: "pd.Series") -> NDArray[np.float64]:
-    """A column as finite numbers, shape `(N,)`.
+def as_numbers(where: str, values: "pd.Series", *, hint: str = FILL) -> NDArray[np.float64]:
+    """A column as finite numbers, shape `(N,)`; `hint` says what to do about a cell that is none.
 
     Raises:
         UserError: If a cell is no finite number; its row is named.
@@ -171,7 +171,7 @@ def as_numbers(where: str, values: "pd.Series") -> NDArray[np.float64]:
     foreign = np.flatnonzero(~np.isfinite(numbers))
     if foreign.size:
         row = int(foreign[0])
-        raise refuse(f"row {row} (from 0) of {where}", _plain(values.iloc[row]), "a finite number", FILL)
+        raise refuse(f"row {row} (from 0) of {where}", _plain(values.iloc[row]), "a finite number", hint)
     return numbers
 
 
