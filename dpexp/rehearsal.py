@@ -53,7 +53,7 @@ def _check_outputs(module: DPModule, inputs: Tensor, num_classes: int) -> None:
     trial = copy.deepcopy(module.model).eval()
     with torch.no_grad():
         shape = tuple(trial(inputs).shape)
-    if len(shape) != 2 or shape[0] != len(inputs) or shape[1] < num_classes:
+    if len(shape) != 2 or shape[0] != len(inputs) or shape[1] != num_classes:
         expected = (
             f"({len(inputs)}, {num_classes}): one row of data.num_classes = {num_classes} logits an example"
         )

@@ -68,6 +68,7 @@ def _unknown_key(path: str, value: str, folder: Path) -> str:
             refuse(path, value, f"a group: {_listed(_groups(folder))}", did_you_mean(group, _groups(folder)))
         )
     hint = _of_others(group, rest, keys) if rest in keys else did_you_mean(rest, keys)
+    hint = f"{hint} +{path}=… adds a key that no file names.".lstrip()
     return str(refuse(path, value, f"a key of {group}: {_listed(keys)}", hint))
 
 

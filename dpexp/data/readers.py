@@ -1,5 +1,7 @@
 """The user's files of arrays and tables: `.npy`, `.npz`, `.csv`, `.parquet`. Code in a file is never run."""
 
+import csv
+import gzip
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Mapping
@@ -52,7 +54,26 @@ def read_table(key: str, path: str) -> "pd.DataFrame":
             f"{key}: the header of {file} names {named} columns, and the first row has {fields} fields."
             "\nGive each column a name, or remove the commas at the ends of the rows."
         )
+    if table.shape[1] and (table.iloc[:, -1] == "").any():  # a field that is missing looks like an empty one
+        _refuse_short_rows(key, file, table.shape[1])
     return table
+
+
+def _refuse_short_rows(key: str, file: Path, columns: int) -> None:
+    """A row without one of its fields: what follows is then in other columns, not the last one empty."""
+    opened = gzip.open if file.name.lower().endswith(".gz") else open
+    with opened(file, "rt", encoding="utf-8", newline="") as lines:
+        rows = (fields for fields in csv.reader(lines, skipinitialspace=True) if fields)
+        try:
+            lengths = [len(fields) for fields in rows]
+        except csv.Error as error:
+            raise UserError(f"{key}: {file} cannot be read: {error}.\n{_INTACT}") from error
+    for row, found in enumerate(lengths[1:]):
+        if found != columns:
+            raise UserError(
+                f"{key}: row {row} (from 0) of {file} has {found} fields, expected {columns}, as its header has."
+                "\nWrite a comma for each field, an empty one too."
+            )
 
 
 def read_arrays(key: str, path: str) -> Mapping[str, NDArray[Any]]:

@@ -184,4 +184,4 @@ def _norms(group: ClipGroup, found: Mapping[Source, PerExample], losses: Tensor)
 def _sum(entry: PerExample | None, weights: Tensor, parameter: nn.Parameter) -> Tensor:
     if entry is None:
         return torch.zeros_like(in_full(parameter)).detach()
-    return entry.weighted_sum(weights)
+    return entry.weighted_sum(weights).to(torch.promote_types(parameter.dtype, torch.float32))

@@ -50,7 +50,8 @@ class ClippedSum:
     """Sums over examples of clipped gradients.
 
     Attributes:
-        sums: Σ_i factor_i · g_i by parameter name, each of the parameter's shape, in float32 at least.
+        sums: Σ_i factor_i · g_i by parameter name, each of the parameter's shape and type, but in float32 at
+            least.
         norms: ‖g_i‖ before clipping, not finite where the gradient or the loss is not: shape (B,) from
             `clipped_sum`, (G, B) where there are groups.
         losses: The losses, shape (B,), detached.

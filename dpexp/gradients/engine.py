@@ -39,7 +39,8 @@ def clipped_sum(
         physical_batch_size: How many examples at once; changes memory and nothing else. None: all.
 
     Returns:
-        Sums by parameter name; `norms` of shape (B,).
+        Sums by parameter name, in the parameter's type or float32 if that is shorter (cast them before they
+        become a `.grad`); `norms` of shape (B,).
 
     Raises:
         UserError: C or the physical batch size is impossible, or the loss is not one value per example.

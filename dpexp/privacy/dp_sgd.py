@@ -218,11 +218,13 @@ class DPSGD:
 def _refuse_a_leap(just_below: PrivacyBound, epsilon: float, sigma: float) -> None:
     """The moments accountant leaps from log(1/δ)/32 to 0 where noise hides all: no σ to train with."""
     if just_below > 1.05 * epsilon:
+        hint = "A larger δ moves the limit down."
         raise _validate.refuse(
             "privacy.epsilon",
             epsilon,
-            f"at least {just_below:.4f}: below it {just_below.accountant} certifies no σ under {sigma:.4g}",
-            "accountant=pld, the tightest, has no such gap; a larger δ moves it down.",
+            f"at least {1.001 * just_below:.3g}: below it {just_below.accountant} certifies nothing with a σ under "
+            f"{sigma:.3g}",
+            hint if just_below.accountant == "pld" else f"accountant=pld reaches further down. {hint}",
         )
 
 

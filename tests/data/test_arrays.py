@@ -1,5 +1,6 @@
 """The user's own files: what is read, and what is refused with file and row."""
 
+import gzip
 import io
 import zipfile
 
@@ -176,13 +177,24 @@ def test_a_bad_cell_is_refused_with_its_file_column_and_row(column, row, value, 
         ("1,2,0,\n3,4,1,\n", r"names 3 columns, and the first row has 4 fields"),
         ("1,2,0,,\n3,4,1\n", r"names 3 columns, and the first row has 5 fields"),
         ("1,2,0\n3,4,1,7\n", r"Expected 3 fields in line 3, saw 4\.\n"),
-        ("1,2\n3,4,1\n", r"row 0 \(from 0\) of 'sick' of train\.csv = ''"),
+        ("1,2\n3,4,1\n", r"row 0 \(from 0\) of train\.csv has 2 fields, expected 3"),
+        ("1,2,0\n\n3,'4',1\n5,1\n", r"row 2 \(from 0\) of train\.csv has 2 fields, expected 3"),
+        ("1,2,0\n3,4,\n", r"row 1 \(from 0\) of 'sick' of train\.csv = ''"),
     ],
 )
 def test_rows_longer_or_shorter_than_the_header_are_refused(here, rows, message):
     (here / "train.csv").write_text(f"age,weight,sick\n{rows}")
     with pytest.raises(UserError, match=message):
         arrays().load()
+
+
+@pytest.mark.parametrize("name", ["train.csv", "train.csv.gz"])
+def test_a_short_row_is_refused_where_its_last_column_is_not_used(here, name):
+    text = "age,sick,weight,note\n1,0,2,a\n3,1,b\n5,0,6,c\n"  # the note of row 1 would be its weight
+    with (gzip.open if name.endswith("gz") else open)(here / name, "wt") as file:
+        file.write(text)
+    with pytest.raises(UserError, match=r"row 1 \(from 0\) of train\.csv\S* has 3 fields, expected 4"):
+        arrays(train=name, inputs=["age"], dimensions=1).load()
 
 
 def test_a_word_that_was_not_declared_is_refused_with_the_one_meant():

@@ -160,6 +160,7 @@ def test_float32_is_clipped_with_its_own_rounding_beside_float64(split, engine):
     groups = [ClipGroup(part, clipping) for part in ([names[:2], names[2:]] if split else [names])]
     for inputs in 30 * torch.randn(200, 1, 64):
         found = grouped_clipped_sum(model, loss, inputs, torch.tensor([1]), groups, engine=engine)
+        assert all(found.sums[name].dtype == parameter.dtype for name, parameter in model.named_parameters())
         for group in groups:
             clipped = torch.cat([found.sums[name].double().flatten() for name in group.parameters])
             assert float(clipped.norm()) <= 0.5
