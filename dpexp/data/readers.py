@@ -71,7 +71,7 @@ def _refuse_short_rows(key: str, file: Path, columns: int) -> None:
     for row, found in enumerate(lengths[1:]):
         if found != columns:
             raise UserError(
-                f"{key}: row {row} (from 0) of {file} has {found} fields, expected {columns}, as its header has."
+                f"{key}: row {row} (from 0) of {file} has {found} fields, expected {columns}, as its header."
                 "\nWrite a comma for each field, an empty one too."
             )
 

@@ -222,8 +222,8 @@ def _refuse_a_leap(just_below: PrivacyBound, epsilon: float, sigma: float) -> No
         raise _validate.refuse(
             "privacy.epsilon",
             epsilon,
-            f"at least {1.001 * just_below:.3g}: below it {just_below.accountant} certifies nothing with a σ under "
-            f"{sigma:.3g}",
+            f"at least {1.001 * just_below:.3g}: below it {just_below.accountant} certifies nothing with a σ "
+            f"under {sigma:.3g}",
             hint if just_below.accountant == "pld" else f"accountant=pld reaches further down. {hint}",
         )
 
