@@ -64,6 +64,13 @@ def between(*middle):
     return nn.Sequential(nn.Linear(6, 8), *middle, nn.Linear(8, 3))
 
 
+class MixedInFloat32(nn.Module):
+    """Leaves examples alone in float64 only."""
+
+    def forward(self, inputs):
+        return inputs - inputs.mean(dim=0) if inputs.dtype == torch.float32 else inputs
+
+
 def check(model):
     torch.manual_seed(0)
     group = ClipGroup(trainable(model), FlatClipping(1.0))
@@ -106,6 +113,7 @@ def test_rounding_is_no_mixing(seed):
         Contrasted(),
         Shuffled(),
         Memory(),
+        MixedInFloat32(),
     ],
     ids=lambda module: type(module).__name__,
 )
