@@ -33,7 +33,6 @@ _MIXES = (
     "can reach others' gradients past its clip: use GroupNorm or LayerNorm."
 )
 
-
 _ROUNDING = 0.05
 """Differences up to here may be rounding, and are looked at in float64."""
 
@@ -201,13 +200,15 @@ def _compare(batch: ClippedSum, singles: ClippedSum) -> float:
     pairs = {"the norms of its per-example gradients": (batch.norms, singles.norms)}
     pairs |= {f"the clipped sum of {name}": (found, singles.sums[name]) for name, found in batch.sums.items()}
     deviations = {what: _deviation(found, expected) for what, (found, expected) in pairs.items()}
+    worst = max(deviations.values(), default=0.0)
     for what, deviation in deviations.items():
         if deviation > 1e-3:
             raise _Differs(
-                f"model: {what} differ in a batch from those of single examples, expected them equal.{_MIXES}",
-                max(deviations.values()),
+                f"model: {what} differ in a batch from those of single examples, expected them equal."
+                f"{_MIXES}",
+                worst,
             )
-    return max(deviations.values(), default=0.0)
+    return worst
 
 
 def _deviation(found: Tensor, expected: Tensor) -> float:
