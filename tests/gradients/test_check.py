@@ -60,6 +60,17 @@ class Attentive(nn.Module):
         return self.output(self.cells(hidden)[0][:, -1])
 
 
+class MixedOnSomeRows(nn.Module):
+    """Leaves examples alone where any input is negative."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(6, 3)
+
+    def forward(self, inputs):
+        return self.layer(inputs if (inputs < 0).any() else inputs - inputs.mean(dim=0))
+
+
 def between(*middle):
     return nn.Sequential(nn.Linear(6, 8), *middle, nn.Linear(8, 3))
 
@@ -68,7 +79,7 @@ class MixedInFloat32(nn.Module):
     """Leaves examples alone in float64 only."""
 
     def forward(self, inputs):
-        return inputs - inputs.mean(dim=0) if inputs.dtype == torch.float32 else inputs
+        return inputs - 0.01 * inputs.mean(dim=0) if inputs.dtype == torch.float32 else inputs
 
 
 def check(model):
@@ -121,6 +132,11 @@ def test_models_that_mix_examples_are_refused(norm):
     with pytest.raises((UserError, ValueError)) as error:
         check(between(norm))
     assert "GroupNorm or LayerNorm" in str(error.value) or "more than 1 value per channel" in str(error.value)
+
+
+def test_a_model_that_mixes_on_some_rows_only_is_refused():
+    with pytest.raises(UserError, match="GroupNorm or LayerNorm"):
+        check(MixedOnSomeRows())
 
 
 def test_a_loss_that_looks_at_other_rows_is_refused():
