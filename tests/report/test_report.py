@@ -177,10 +177,11 @@ def test_what_the_figures_are_not_is_said_on_the_page(outputs):
 
 
 def test_of_a_private_selection_only_the_one_result_is_shown(outputs):
+    trials = 48_611.0  # digits that no path, version or time of the page holds by chance
     result = Recorded(
         name="selected",
         tags={"dpexp.kind": "sweep", "dpexp.selection": "true"},
-        metrics={"final/epsilon": 2.5, "sweep/epsilon_best": 2.5, "sweep/delta": 1e-5, "sweep/jobs": 17.0},
+        metrics={"final/epsilon": 2.5, "sweep/epsilon_best": 2.5, "sweep/delta": 1e-5, "sweep/jobs": trials},
     )
     artifacts = {"plan.json": json.dumps({"shares": SHARES})}
     [parent] = write(outputs, [replace(result, artifacts=artifacts)])
@@ -192,7 +193,7 @@ def test_of_a_private_selection_only_the_one_result_is_shown(outputs):
         assert "ε ≤ 2.5 at δ = 1e-05" in text
         assert "leaked" not in text
         assert not (written.folder / "epsilon_by_release.svg").exists()  # ε is not that of one plan
-        assert "17" not in re.sub(r"[0-9a-f]{32}|\d{4}-\d\d-\d\d \d\d:\d\d", "", text)
+        assert not re.search(r"48\D?611", re.sub(r"[0-9a-f]{32}", "", text))
 
 
 def test_what_the_best_trial_alone_would_cost_is_not_shown_for_the_selection(outputs):
