@@ -80,7 +80,9 @@ def test_later_lots_keep_the_smaller_size_and_it_is_said_once(caplog):
         clipped(model, rows=40, size=20, lots=3)
     assert [record.name for record in caplog.records] == ["dpexp.nonprivate"] * 2  # 20 → 10 → 5
     assert [size for size in model.seen if size > 5] == [20, 10]  # in the first lot only
-    assert not any("40" in record.getMessage() for record in caplog.records)  # not even here is the size of the lot of use
+    assert not any(
+        "40" in record.getMessage() for record in caplog.records
+    )  # not even here is the size of the lot of use
 
 
 def test_a_single_example_that_does_not_fit_is_an_error():

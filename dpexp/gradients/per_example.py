@@ -116,7 +116,7 @@ class Outer:
         return left * norms_of(self.right)
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        """One matrix product; the narrower factor takes the weights and comes first, which is faster."""
+        """One matrix product; the narrower factor takes the weights."""
         return _weighted_product(self.left, self.right, weights[:, None])
 
     def without(self, dropped: Tensor) -> "Outer":
@@ -301,7 +301,7 @@ def _weighted_product(left: Tensor, right: Tensor, weights: Tensor) -> Tensor:
     weights = weights.to(left.dtype)
     if left.shape[1] < right.shape[1]:
         return (left * weights).T @ right
-    return ((right * weights).T @ left).T.contiguous()
+    return left.T @ (right * weights)
 
 
 def masked(values: Tensor, dropped: Tensor) -> Tensor:
