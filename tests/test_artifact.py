@@ -7,6 +7,7 @@ import threading
 import zipfile
 from pathlib import Path
 from urllib.parse import urlparse
+from urllib.request import url2pathname
 
 import mlflow
 import numpy as np
@@ -37,7 +38,7 @@ def logged_model(client, run):
 
 
 def folder_of(client, run):
-    return Path(urlparse(logged_model(client, run).artifact_location).path)
+    return Path(url2pathname(urlparse(logged_model(client, run).artifact_location).path))
 
 
 def loaded(client, run):

