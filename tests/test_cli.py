@@ -84,6 +84,17 @@ MISTAKES = [
     ),
     ([SMOKE, "privacy.delta="], ["privacy.delta"]),
     ([SMOKE, "privacy.delta=[1"], ["privacy.delta"]),
+    ([SMOKE, "tracking.uri=/home/José/my (runs)"], ["""'tracking.uri="/home/José/my (runs)"'"""]),
+    ([SMOKE, "seed"], ["key=value, as in seed=1"]),
+    *(
+        ([SMOKE, f"{group}={value}"], [f"{group} = '{value}': expected the name of a file", f"~{group}"])
+        for group, value in [("model", "null"), ("data", "5"), ("privacy", "-1.5e3"), ("trainer", "true")]
+    ),
+    ([SMOKE, "model={hidden_units:[]}"], ["model = '{hidden_units:[]}': expected the name of a file"]),
+    *(
+        ([SMOKE, f"~{group}"], [f"{group}: found no _target_", f"{group}=NAME"])
+        for group in ("task", "data", "model", "sampling", "budget", "schedule", "trainer", "tracking")
+    ),
 ]
 
 

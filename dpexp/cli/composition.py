@@ -53,9 +53,9 @@ def experiment_of(config: DictConfig, chosen: Any, overrides: Sequence[str]) -> 
     from dpexp.experiment import Experiment
 
     check_composed(config)
+    check_root(config, conf_dir())
     refuse_missing(config)
     require_trusted_names(_plain(config))  # what interpolations came to, too
-    check_root(config, conf_dir())
     for group in ("task", *_PARTS):
         check_group(config, group)
     parts = {name: _part(config, name) for name in _PARTS}

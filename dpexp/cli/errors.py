@@ -1,12 +1,15 @@
 """One screen for one mistake: the key, the value found, what is allowed, what was probably meant."""
 
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import yaml
 from hydra.core.config_store import ConfigStore
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
 
 from dpexp._validate import UserError, did_you_mean, refuse
 
@@ -30,9 +33,27 @@ def explain(error: BaseException, folder: Path) -> str:
         if isinstance(cause, UserError):
             return f"dpexp: {cause}\n{_FOOTER}"
     override = getattr(error, "override", None)  # Hydra's parser says which of the arguments it was
-    lines = [f"cannot read the override {override}" if override else "", *str(error).splitlines()]
+    lines = [*str(error).splitlines()]
+    if override:
+        lines = [f"cannot read the override {override}", *lines, _instead(override)]
     text = "\n".join(line for line in lines if line.strip())
     return f"dpexp: {_translated(text, folder)}\n{_FOOTER}"
+
+
+def _instead(override: str) -> str:
+    """What to write in its place: the same with its value in quotes, where Hydra's grammar can read that."""
+    key, separator, value = override.partition("=")
+    if not separator:
+        return (
+            "Arguments have the form key=value, as in seed=1; python -m dpexp --help shows which there are."
+        )
+    escaped = value.replace("\\", r"\\").replace('"', r"\"")
+    suggested = f'{key}="{escaped}"'
+    try:
+        OverridesParser.create().parse_override(suggested)
+    except HydraException:
+        return ""
+    return f"If the value is a text, it needs quotes of its own: {shlex.quote(suggested)}"
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

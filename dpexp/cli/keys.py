@@ -1,6 +1,7 @@
 """No key is merged silently: every one must be a parameter of the object that its group makes."""
 
 import inspect
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,23 @@ from dpexp import _validate
 from dpexp.folders import conf_dir
 from dpexp.trust import trusted_object
 
-__all__ = ["check_group", "check_root", "refuse_missing", "refuse_null_groups"]
+__all__ = ["check_group", "check_root", "refuse_missing", "refuse_values_of_groups"]
+
+_NO_NAME = r"null|true|false|[+-]?[\d.]+(e[+-]?\d+)?|\{.*"
 
 
 def check_root(config: DictConfig, folder: Path) -> None:
-    """Refuses keys at the top that are neither a group nor a root key of `conf/config.yaml`."""
+    """Refuses keys at the top that `conf/config.yaml` does not have, and groups that make nothing."""
     written = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
     groups = [next(iter(entry)) for entry in written.pop("defaults") if isinstance(entry, dict)]
-    _refuse_unknown("", _plain(config, resolve=False), {*groups, *written} - {"hydra"})
+    given = _plain(config, resolve=False)
+    _refuse_unknown("", given, {*groups, *written} - {"hydra"})
+    for group in groups:
+        if group != "hydra" and "_target_" not in (given.get(group) or {}):
+            expected = f"the class or function to make it with, which {group}=NAME gives"
+            raise _validate.UserError(
+                f"{group}: found no _target_, expected {expected}.\n{_made_anew(group)}"
+            )
 
 
 def check_group(config: DictConfig, group: str) -> None:
@@ -38,13 +48,16 @@ def refuse_missing(config: DictConfig) -> None:
         )
 
 
-def refuse_null_groups(arguments: Sequence[str]) -> None:
-    """Refuses `model=null`, which Hydra takes in files only, and answers with a traceback."""
+def refuse_values_of_groups(arguments: Sequence[str]) -> None:
+    """Refuses `model=null` and `data=5`, for which Hydra has a traceback, and `model={…}`."""
     for argument in arguments:
         group, _, value = argument.partition("=")
-        if value == "null" and (conf_dir() / group).is_dir():
-            hint = f"~{group} leaves the group out; +{group}._target_=mine.Class and so on then make it anew."
-            raise _validate.refuse(group, None, "the name of a file", hint)
+        if (conf_dir() / group).is_dir() and re.fullmatch(_NO_NAME, value, re.IGNORECASE):
+            raise _validate.refuse(group, value, "the name of a file", _made_anew(group))
+
+
+def _made_anew(group: str) -> str:
+    return f"~{group} leaves the group out; +{group}._target_=mine.Class and so on then make it anew."
 
 
 def _missing(path: str, node: Any) -> Iterator[str]:
@@ -63,10 +76,6 @@ def _check_node(path: str, node: Any) -> None:
     if not isinstance(node, Mapping):
         return
     target = node.get("_target_")
-    if target is None and "." not in path:
-        raise _validate.UserError(
-            f"{path}: found no _target_, expected the class or function to make it with."
-        )
     if target is not None:
         _check_arguments(path, node, _signature(path, target))
     for key, value in node.items():

@@ -66,11 +66,6 @@ def test_a_missing_argument_is_named(dpexp, outputs, mynet, capsys):
     assert "mynet.Net also needs model.in_features, model.out_features" in capsys.readouterr().err
 
 
-def test_null_is_no_group_on_the_command_line(dpexp, outputs, capsys):
-    assert dpexp(*TINY, "model=null") == 1
-    assert "~model leaves the group out" in capsys.readouterr().err
-
-
 def test_another_network_takes_the_place_of_an_experiments(dpexp, outputs):
     assert dpexp(*TINY, "model=resnet", "model.depth=8", "model.width=8") == 0
     assert set(params(outputs)) == {f"model.{key}" for key in composed("model=resnet").model}
