@@ -85,6 +85,18 @@ MISTAKES = [
     ([SMOKE, "privacy.delta="], ["privacy.delta"]),
     ([SMOKE, "privacy.delta=[1"], ["privacy.delta"]),
     ([SMOKE, "tracking.uri=/home/José/my (runs)"], ["""'tracking.uri="/home/José/my (runs)"'"""]),
+    (
+        [SMOKE, "data.train=x"],
+        ["a key of data: budget_id, dimensions, name, num_classes,", "It is in data=arrays, data=lightning"],
+    ),
+    ([SMOKE, "sed=1", "model=resnet", "model.hidden_units=[9]"], ["Did you mean seed?"]),
+    (
+        [SMOKE, "model=resnet", "model.hidden_units=[9]"],
+        ["a key of model: depth,", "model=linear"],
+    ),
+    ([SMOKE, "privacy.quantile=0.3"], ["It is in privacy.adaptive.quantile."]),
+    (["-m", SMOKE, "checkpoint.kep=1,2"], ["a key of checkpoint: every_seconds, keep", "Did you mean keep?"]),
+    ([SMOKE, "seed.x=3"], ["seed.x = '3': expected a key of seed"]),
     ([SMOKE, "seed"], ["key=value, as in seed=1"]),
     *(
         ([SMOKE, f"{group}={value}"], [f"{group} = '{value}': expected the name of a file", f"~{group}"])

@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ def explain(error: BaseException, folder: Path) -> str:
     if override:
         lines = [f"cannot read the override {override}", *lines, _instead(override)]
     text = "\n".join(line for line in lines if line.strip())
-    return f"dpexp: {_translated(text, folder)}\n{_FOOTER}"
+    return f"dpexp: {_translated(error, text, folder)}\n{_FOOTER}"
 
 
 def _instead(override: str) -> str:
@@ -63,11 +63,11 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         current = current.__cause__ or current.__context__
 
 
-def _translated(text: str, folder: Path) -> str:
+def _translated(error: BaseException, text: str, folder: Path) -> str:
     """Hydra's wording of the two commonest mistakes in dpexp's style; its own words for the rest."""
     if override := re.search(r"Could not override '([\w.@/]+)'", text):
         value = re.search(rf"\+{re.escape(override[1])}=(.*)", text)
-        return _unknown_key(override[1], value[1] if value else "", folder)
+        return str(_unknown_key(override[1], value[1] if value else "", folder, getattr(error, "chosen", {})))
     if option := re.search(r"Could not (?:find|load) '([\w./-]+)'", text):
         group, _, name = option[1].rpartition("/")
         return str(
@@ -76,27 +76,27 @@ def _translated(text: str, folder: Path) -> str:
     return text
 
 
-def _unknown_key(path: str, value: str, folder: Path) -> str:
+def _unknown_key(path: str, value: str, folder: Path, chosen: Any) -> UserError:
+    """Names what stands beside it in the configuration `chosen`, which is the same without values."""
     group, _, rest = path.partition(".")
     if group == "experiment":
-        return f"experiment={value}: expected +experiment={value}, since it is added to the defaults."
-    if not rest:
-        allowed = [*_groups(folder), *_keys(folder / "config.yaml")]
-        return str(refuse(group, value, f"a group or key: {_listed(allowed)}", did_you_mean(group, allowed)))
-    keys = sorted({key for file in sorted((folder / group).glob("*.yaml")) for key in _keys(file)})
-    if not keys:
-        return str(
-            refuse(path, value, f"a group: {_listed(_groups(folder))}", did_you_mean(group, _groups(folder)))
+        return UserError(
+            f"experiment={value}: expected +experiment={value}, since it is added to the defaults."
         )
-    hint = _of_others(group, rest, keys) if rest in keys else did_you_mean(rest, keys)
+    if group not in chosen:
+        allowed = [*_groups(folder), *_keys(folder / "config.yaml")]
+        return refuse(path, value, f"a group or key: {_listed(allowed)}", did_you_mean(group, allowed))
+    parent, node, name = group, chosen[group], rest
+    while isinstance(node, Mapping) and (first := name.partition(".")[0]) in node:
+        parent, node, name = f"{parent}.{first}", node[first], name.partition(".")[2]
+    keys = (
+        sorted(str(key) for key in node if not str(key).startswith("_")) if isinstance(node, Mapping) else []
+    )
+    elsewhere = [key for key in _dotted(chosen[group], f"{group}.") if key.endswith(f".{name}")]
+    elsewhere += [f"{group}={file.stem}" for file in (folder / group).glob("*.yaml") if rest in _keys(file)]
+    hint = f"It is in {_listed(sorted(elsewhere))}." if elsewhere else did_you_mean(name, keys)
     hint = f"{hint} +{path}=… adds a key that no file names.".lstrip()
-    return str(refuse(path, value, f"a key of {group}: {_listed(keys)}", hint))
-
-
-def _of_others(group: str, key: str, keys: list[str]) -> str:
-    """What to say of a key that exists, but not in what was chosen."""
-    deeper = [f"{group}.{other}" for other in keys if other.endswith(f".{key}")]
-    return f"What was chosen of {group} has it elsewhere or not at all: {_listed(deeper)}."
+    return refuse(path, value, f"a key of {parent}: {_listed(keys)}", hint)
 
 
 def _meant(name: str, group: str, folder: Path) -> str:
@@ -130,8 +130,7 @@ def _keys(file: Path, prefix: str = "") -> list[str]:
 
 
 def _dotted(node: Any, prefix: str) -> Iterator[str]:
-    for key, value in node.items():
+    for key, value in node.items() if isinstance(node, Mapping) else ():
         if not str(key).startswith("_") and key != "defaults":
             yield f"{prefix}{key}"
-            if isinstance(value, dict):
-                yield from _dotted(value, f"{prefix}{key}.")
+            yield from _dotted(value, f"{prefix}{key}.")

@@ -4,16 +4,20 @@ Hydra itself makes objects of its own group (launchers, sweepers, callbacks, log
 environment variables before `dpexp` is called, so that the check is where configurations are composed.
 """
 
+import contextlib
 import functools
 import os
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra.errors import ConfigCompositionException, HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.resolvers.oc import select
 
 from dpexp import _validate
+from dpexp.folders import conf_dir
 from dpexp.trust import HYDRA, require_trusted_names, trusted_object
 
 __all__ = ["check_composed", "install"]
@@ -71,13 +75,27 @@ def check_composed(config: Any) -> None:
 
 def _checked(load: Callable[..., DictConfig]) -> Callable[..., DictConfig]:
     @functools.wraps(load)
-    def checked(*arguments: Any, **keywords: Any) -> DictConfig:
-        config = load(*arguments, **keywords)
+    def checked(
+        loader: Any, config_name: str | None, overrides: list[str], *rest: Any, **more: Any
+    ) -> DictConfig:
+        try:
+            config = load(loader, config_name, overrides, *rest, **more)
+        except ConfigCompositionException as error:
+            with contextlib.suppress(HydraException):  # a choice was wrong, not a value
+                chosen = load(loader, config_name, _choices(overrides), *rest, **more)
+                error.chosen = OmegaConf.to_container(chosen, resolve=False)  # type: ignore[attr-defined]
+            raise
         check_composed(config)
         return config
 
     checked.checked = True  # type: ignore[attr-defined]
     return checked
+
+
+def _choices(overrides: list[str]) -> list[str]:
+    """Those that choose a file of a group."""
+    keys = {override: re.split("[@=]", override.lstrip("+~"))[0] for override in overrides}
+    return [override for override, key in keys.items() if "/" in key or (conf_dir() / key).is_dir()]
 
 
 def _import_what_hydra_makes(node: Any, path: str) -> None:
