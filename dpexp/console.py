@@ -260,5 +260,5 @@ def _bound_in_words(bound: PrivacyBound, guarantee: Guarantee) -> str:
         share = guarantee.charged_account(guarantee.accountant).epsilon()
         words += f"; {shown(share)} of it before the first lot"
     if bound.saturated:
-        words += "; its best order is its last: accountant=rdp or pld is tighter"
+        words += f"; its best order is its last: accountant={bound.tighter} may be tighter"
     return words

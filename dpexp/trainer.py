@@ -68,7 +68,7 @@ def make_trainer(
         trainer = _make(factory, plan.steps - first, callbacks, folder)
     except MisconfigurationException as error:
         keys = getattr(factory, "keywords", {})
-        raise _validate.UserError(f"trainer: {error} Found {keys}; set trainer=auto, cpu or gpu.") from error
+        raise _validate.UserError(f"trainer: {error}\nIts keys are {keys}.") from error
     if type(trainer.profiler) is PassThroughProfiler:  # type: ignore[attr-defined]
         trainer.profiler = _Unprofiled()  # type: ignore[attr-defined]
     return trainer

@@ -1,6 +1,7 @@
 """The training task: data, features, lots, Algorithm 1, evaluation and record, in this order."""
 
 import contextlib
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -38,6 +39,7 @@ from dpexp.trainer import autocast_of, fit, make_trainer, refuse_reports, test, 
 
 __all__ = ["rehearse", "rehearse_data", "train"]
 
+_log = logging.getLogger(__name__)
 _made: WeakSet[torch.nn.Module] = WeakSet()  # models of this process, each of one run
 
 
@@ -223,12 +225,17 @@ def _kept(experiment: Experiment, run_id: str, ledger: Ledger, terms: Terms) -> 
 
 @contextlib.contextmanager
 def _rest_given_back(ledger: Ledger) -> Iterator[None]:
-    """Under a filter, a run that is stopped returns what it reserved and has not drawn."""
+    """Under a filter, a run that is stopped returns what it reserved and has not drawn; else it is told."""
     try:
         yield
     except Stopped:
         if ledger.declares_filter:
             ledger.give_back()
+        elif ledger.account is not None and ledger.undrawn_lots:
+            _log.warning(
+                "Lots reserved and not drawn, which stay charged: %d (budget=filter gives them back).",
+                ledger.undrawn_lots,
+            )
         raise
 
 

@@ -52,6 +52,7 @@ MISTAKES = [
     ([SMOKE, "+trainer.gradient_clip_val=3"], ["trainer.gradient_clip_val", "privacy.clip_norm"]),
     ([SMOKE, "+trainer.accumulate_grad_batches=2"], ["physical_batch_size"]),
     ([SMOKE, "trainer.precision=16-mixed"], ["trainer.precision", "32-true"]),
+    ([SMOKE, "+trainer.profiler=simpel"], ["trainer: ", "'simple', 'advanced'", "'profiler': 'simpel'"]),
     ([SMOKE, "trainer.devices=2"], ["trainer.devices = 2"]),
     ([SMOKE, "+trainer.limit_test_batches=0"], ["trainer.limit_test_batches"]),
     ([SMOKE, "trainer.val_check_interval=0.5"], ["trainer.val_check_interval = 0.5"]),

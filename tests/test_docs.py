@@ -44,3 +44,17 @@ def test_every_linked_page_exists():
 def test_the_tables_of_samplers_and_adaptivity_are_printed_as_they_are_in_the_code():
     assert table_in_markdown() in (DOCS / "theory" / "sampling.md").read_text(encoding="utf-8")
     assert adaptivity_table() in (DOCS / "theory" / "adaptivity.md").read_text(encoding="utf-8")
+
+
+def test_the_training_loop_of_the_guide_runs_as_it_is_printed(capsys):
+    guide = (DOCS / "guide" / "python.md").read_text(encoding="utf-8")
+    [loop] = [
+        block for block in re.findall(r"```python\n(.*?)```", guide, re.DOTALL) if "Ledger(plan)" in block
+    ]
+    names = {}
+    exec(loop, names)
+    found, ledger = names["ledger"].epsilon(), names["ledger"]
+    assert ledger.steps == names["plan"].steps == 50
+    assert 2.99 < found <= 3
+    assert found.kind == "certified"
+    assert f"{found!r}"[:20] in capsys.readouterr().out

@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import os
+import re
 import shutil
 import signal
 import time
@@ -230,9 +231,9 @@ def test_where_epsilon_limits_a_crash_shortens_training_and_the_run_says_so(
 def test_a_stop_inside_a_lot_waits_for_it_and_loses_no_drawn_lot(dpexp, store, trace, capsys, number):
     trace.act_at, trace.act = 5, lambda: signal.raise_signal(number)
     assert dpexp(*SHORT) == 128 + number
-    said = capsys.readouterr().err
-    assert f"Stopped by {number.name}." in said
-    assert "Traceback" not in said
+    said = capsys.readouterr()
+    assert f"Stopped by {number.name}." in said.err
+    assert "Traceback" not in said.err
     assert only_run(store).info.status == "KILLED"
     assert len(trace.hashes) == 6
     assert dpexp(*SHORT, "resume=last") == 0
@@ -241,6 +242,8 @@ def test_a_stop_inside_a_lot_waits_for_it_and_loses_no_drawn_lot(dpexp, store, t
     assert only_run(store).info.status == "FINISHED"
     assert final["final/steps"] == 12
     assert final["final/forfeited_lots"] <= 1  # blocks of 1, 2 and 4: the rest of the last
+    told = re.findall(r"which stay charged: (\d+) ", said.out)
+    assert sum(map(int, told)) == final["final/forfeited_lots"]
 
 
 def test_what_cannot_be_resumed_is_refused_with_a_reason(dpexp, store, outputs, crash, capsys, monkeypatch):

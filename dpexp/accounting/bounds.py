@@ -97,8 +97,13 @@ class PrivacyBound(float):
             return None
         return (
             f"The best moment order, λ = {self.order}, is the last one that accountant={self.accountant} "
-            "tries: more orders would prove a smaller figure. Set accountant=rdp or pld."
+            f"tries: more orders would prove a smaller figure. Set accountant={self.tighter}."
         )
+
+    @property
+    def tighter(self) -> str:
+        """Accountants that may prove a smaller figure than this one's does with its orders."""
+        return "pld" if str(self.accountant).startswith("rdp") else "rdp or pld"
 
     def rounded_up(self, digits: int) -> str:
         """The figure for print: at most `digits` >= 1 significant digits; reads back as no less.

@@ -121,6 +121,8 @@ def _file(key: str, path: str) -> Path:
     file = Path(path).expanduser()
     if not file.is_file():
         raise refuse(key, path, "a file that exists", f"It is looked for from {Path.cwd()}.")
+    if file.stat().st_size == 0:
+        raise refuse(key, path, "a file that is not empty")
     return file
 
 
@@ -129,6 +131,9 @@ def _read(key: str, file: Path, read: Callable[[], Read]) -> Read:
         return read()
     except MemoryError as error:
         raise UserError(f"{key}: {file} does not fit into memory: {error}.") from error
+    except UnicodeDecodeError as error:
+        hint = "Save it in that encoding, as `iconv -f latin1 -t utf-8` does."
+        raise UserError(f"{key}: {file} is not text in UTF-8: {error}.\n{hint}") from error
     except ValueError as error:
         if "pickle" in str(error) or "Python objects" in str(error):
             hint = "Loading them could run code from the file; save numbers: np.asarray(values, float)."

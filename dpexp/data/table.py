@@ -137,10 +137,17 @@ def _column(key: str, facts: Any) -> Column:
     if isinstance(facts, Mapping) and set(facts) == {"values"}:
         return Category(words=tuple(str(word) for word in facts["values"]))
     if isinstance(facts, Mapping) and {"low", "high"} <= set(facts) <= {"low", "high", "log"}:
-        return Number(**facts)
+        return _number(key, **facts)
     if isinstance(facts, Sequence) and not isinstance(facts, str) and len(facts) == 2:
-        return Number(low=facts[0], high=facts[1])
+        return _number(key, low=facts[0], high=facts[1])
     raise refuse(key, facts, "null, [low, high], {low, high, log} or {values: [words]}")
+
+
+def _number(key: str, **facts: Any) -> Number:
+    try:
+        return Number(**facts)
+    except UserError as error:
+        raise UserError(f"{key}: {error}") from error
 
 
 def encoded(origin: str, table: "pd.DataFrame", columns: Mapping[str, Column]) -> NDArray[np.float32]:

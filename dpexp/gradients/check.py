@@ -146,7 +146,8 @@ def _check_buffers(trial: nn.Module, inputs: Tensor, public: Collection[str]) ->
         if name not in public and (name not in before or not torch.equal(buffer, before[name])):
             raise _validate.UserError(
                 f"model: a forward pass in training mode changes the buffer {name}, expected none to change."
-                "\nRunning statistics carry private data past the noise: use GroupNorm or LayerNorm. "
+                "\nRunning statistics carry private data past the noise: use GroupNorm or LayerNorm, or a "
+                "layer whose train() keeps it in the eval mode. "
                 "(`check_model` takes public_buffers, the names of buffers that see only public data.)"
             )
 

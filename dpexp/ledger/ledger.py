@@ -165,6 +165,11 @@ class Ledger:
             self._charge(priced.event)
         self.steps += 1
 
+    @property
+    def undrawn_lots(self) -> int:
+        """What is left of the block in hand: charged, and not drawn."""
+        return max(0, self._reserved - self.steps)
+
     def give_back(self) -> None:
         """Returns what is left of the block in hand, none of which was drawn.
 
@@ -173,8 +178,8 @@ class Ledger:
         """
         if not self.declares_filter:
             raise RuntimeError("Only under a filter declared beforehand can lots be returned.")
-        first, count = self.steps, self._reserved - self.steps
-        if count <= 0:
+        first, count = self.steps, self.undrawn_lots
+        if count == 0:
             return
         if self._journal is not None:
             self._journal.append(EntryKind.RETURNED, first=first, count=count)

@@ -61,9 +61,12 @@ def test_described_replaces_attributes_and_keeps_the_rest():
     assert (float(changed), changed.order, changed.sampler) == (1.5, 3, "shuffle")
 
 
-def test_a_figure_from_the_last_order_says_so():
+def test_a_figure_from_the_last_order_says_so_and_which_accountants_have_more():
     assert bound(1, order=7).warning is None
     assert "λ = 32, is the last one" in bound(1, order=32, saturated=True).warning
+    for accountant, tighter in (("moments", "rdp or pld"), ("rdp", "pld")):
+        last = bound(1, order=32, saturated=True).described(accountant=accountant)
+        assert last.warning.endswith(f"Set accountant={tighter}.")
 
 
 @pytest.mark.parametrize("bad", [-1e-300, math.nan, -math.inf])

@@ -214,6 +214,8 @@ def test_a_word_that_was_not_declared_is_refused_with_the_one_meant():
         ({"target": "sik"}, r"data\.target = 'sik': expected one of .*\nDid you mean sick\?"),
         ({"id": "persn"}, r"data\.id = 'persn'.*\nDid you mean person\?"),
         ({"inputs": ["age", "sick"]}, r"data\.inputs = 'sick': expected columns other than"),
+        ({"inputs": {"age": [3, 1]}}, r"data\.inputs\.age: low = 3: expected a number < 1"),
+        ({"inputs": {"age": {"low": 0, "high": "x"}}}, r"data\.inputs\.age: high = 'x': expected a number"),
         ({"dimensions": 3}, r"data\.dimensions = 3: expected 2, the numbers in a row of train\.csv"),
         ({"train": "other.csv"}, r"data\.train = 'other\.csv': expected a file that exists"),
         ({"train": "train.pkl"}, r"data\.train = 'train\.pkl': expected a file that ends in \.csv"),
@@ -330,6 +332,19 @@ def test_a_file_that_is_cut_short_is_refused_with_its_name(here, name):
     (here / name).write_bytes(content[: len(content) * 2 // 3])
     with pytest.raises(UserError, match=f"data.train: {name} "):
         arrays(train=name, inputs="age" if name == "train.npz" else ["age", "weight"]).load()
+
+
+@pytest.mark.parametrize("name", ["train.csv", "train.npz", "train.parquet"])
+def test_an_empty_file_is_called_empty(here, name):
+    (here / name).touch()
+    with pytest.raises(UserError, match=f"data.train = '{name}': expected a file that is not empty"):
+        arrays(train=name).load()
+
+
+def test_a_text_in_another_encoding_is_refused_with_what_mends_it(here):
+    (here / "train.csv").write_bytes("größe,sick\n1,0\n".encode("latin-1"))
+    with pytest.raises(UserError, match=r"train\.csv is not text in UTF-8: .*\n.*iconv -f latin1 -t utf-8"):
+        arrays().load()
 
 
 def test_a_pair_that_is_cut_short_is_refused_with_its_name(here):

@@ -86,7 +86,8 @@ def batch_norm(
         name = use.source(weight) or use.source(bias)
         raise _validate.UserError(
             f"model: {name} belongs to a batch normalization over the examples of a batch, expected none."
-            "\nOne example would move the gradients of others: use GroupNorm or LayerNorm, or the eval mode."
+            "\nOne example would move the gradients of others: use GroupNorm or LayerNorm, or a layer whose "
+            "train() keeps it in the eval mode."
         )
     assert running_mean is not None
     assert running_var is not None
