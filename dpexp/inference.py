@@ -14,7 +14,7 @@ class Predictor(nn.Module):
     """Fixed features and the network that was trained on them: takes rows as the data set declares them.
 
     Args:
-        features: Rows (n, *shape) to what the network takes.
+        features: Rows of `shape` to what the network takes.
         network: To logits (n, classes).
         shape: Of one row; rows that come flat, or in another shape of as many values, are reshaped.
         takes_values: Rows are of values; else of token ids.
@@ -72,7 +72,7 @@ def predictor(
 
 
 def synthetic_rows(rows: int, shape: Sequence[int], vocabulary: int | None) -> Tensor:
-    """Random rows (rows, *shape) in [0, 1), or of token ids below `vocabulary`, the same ones every time.
+    """So many random rows of `shape`, in [0, 1), or of token ids below `vocabulary`, the same ones every time.
 
     They come from a generator of their own: torch's is as secret as the lots, and what it draws must not
     be published.
@@ -86,7 +86,7 @@ def random_rows(
     vocabulary: int | None,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    """Random rows (*count, *shape) in [0, 1), or of token ids below `vocabulary`."""
+    """`count` random rows of `shape`, in [0, 1), or of token ids below `vocabulary`."""
     if vocabulary is None:
         return torch.rand(*count, *shape, generator=generator)
     return torch.randint(vocabulary, (*count, *shape), generator=generator)
