@@ -72,7 +72,7 @@ def predictor(
 
 
 def synthetic_rows(rows: int, shape: Sequence[int], vocabulary: int | None) -> Tensor:
-    """So many random rows of `shape`, in [0, 1), or of token ids below `vocabulary`, the same ones every time.
+    """Random rows of `shape` in [0, 1), or of token ids below `vocabulary`, the same every time.
 
     They come from a generator of their own: torch's is as secret as the lots, and what it draws must not
     be published.
