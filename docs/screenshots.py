@@ -1,8 +1,8 @@
 """Pictures of pages for the documentation: `python -m docs.screenshots`.
 
 It trains a small sweep (or takes the runs in the folder given by `--outputs`), starts the MLflow UI as a user
-would, and saves its view of the runs as docs/images/mlflow_view.png. `python -m docs.screenshots PAGE.html
-PICTURE.png` takes a picture of a page that is a file.
+would, and saves its view of the runs as docs/images/mlflow_view.png. `--run OUTPUTS` does so with the newest
+run of the main job in that folder, as docs/images/mlflow_run.png; `PAGE.html PICTURE.png` with any page.
 """
 
 import argparse
@@ -16,11 +16,15 @@ from contextlib import contextmanager
 from itertools import takewhile
 from pathlib import Path
 
+from mlflow import MlflowClient
+from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webdriver import WebDriver
+from selenium.webdriver.support.ui import WebDriverWait
 
 from tests.browser import await_charts, chromium
 
 REPOSITORY = Path(__file__).parents[1]
+RUN = REPOSITORY / "docs" / "images" / "mlflow_run.png"
 VIEW = REPOSITORY / "docs" / "images" / "mlflow_view.png"
 SWEEP = [
     "-m",
@@ -31,6 +35,8 @@ SWEEP = [
     "trainer.val_check_interval=25",
 ]
 CHARTS = ["final/epsilon vs. final/accuracy", "val/accuracy", "privacy/epsilon"]
+METRICS = "^(privacy/epsilon|privacy/epsilon_rdp|privacy/delta_at_budget|val/accuracy|val/loss)$"
+SEARCH = "input[placeholder*='etric']"
 # Plotly shows its tools over the charts where there is no mouse; MLflow tells shared views from saved ones.
 TIDY = """
 document.querySelectorAll('.modebar-container').forEach(element => element.remove());
@@ -42,11 +48,14 @@ def main() -> None:
     """Takes the pictures that are asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--outputs", type=Path, help="an outputs folder with runs of smoke")
+    parser.add_argument("--run", type=Path, help="an outputs folder with a run of mnist_medium")
     parser.add_argument("page", nargs="*", help="a page and the picture of it")
     arguments = parser.parse_args()
     if arguments.page:
         page, picture = arguments.page
         shoot_page(Path(page), Path(picture))
+    elif arguments.run:
+        shoot_run(arguments.run.absolute(), RUN)
     elif arguments.outputs:
         shoot_view(arguments.outputs.absolute(), VIEW)
     else:
@@ -65,13 +74,30 @@ def shoot_page(page: Path, picture: Path, *, width: int = 1200) -> None:
 
 def shoot_view(outputs: Path, picture: Path) -> None:
     """What a person sees who follows the link to the view of `smoke`."""
-    with ui(outputs) as link, chromium(1500, 1160) as driver:
+    with ui(outputs, "smoke") as link, chromium(1500, 1160) as driver:
         driver.get(link)
         await_charts(driver, CHARTS)
         time.sleep(2)  # fonts, colors and the parallel coordinates, which are no plot of plotly
         driver.execute_script(TIDY)
         time.sleep(1)
         save(driver, picture, 1500, 1060)
+
+
+def shoot_run(outputs: Path, picture: Path) -> None:
+    """The metrics along training of the newest run of the main job."""
+    store = MlflowClient(f"sqlite:///{outputs / 'mlflow.db'}")
+    experiment = store.get_experiment_by_name("mnist_medium")
+    assert experiment is not None
+    run = store.search_runs([experiment.experiment_id], max_results=1)[0]
+    place = f"experiments/{experiment.experiment_id}/runs/{run.info.run_id}/model-metrics"
+    with ui(outputs, "mnist_medium") as link, chromium(1500, 1160) as driver:
+        driver.get(f"{link.split('#')[0]}#/{place}?workflowType=machine_learning")
+        search = WebDriverWait(driver, 60).until(lambda page: page.find_element(By.CSS_SELECTOR, SEARCH))
+        search.send_keys(METRICS)
+        time.sleep(5)  # for the charts of other metrics to go, and for what is drawn again
+        driver.execute_script(TIDY)
+        time.sleep(1)
+        save(driver, picture, 1500, 1087)
 
 
 def save(driver: WebDriver, picture: Path, width: int, height: int) -> None:
@@ -84,8 +110,8 @@ def save(driver: WebDriver, picture: Path, width: int, height: int) -> None:
 
 
 @contextmanager
-def ui(outputs: Path) -> Iterator[str]:
-    """`task=ui` on a store; yields the link to its newest view."""
+def ui(outputs: Path, experiment: str) -> Iterator[str]:
+    """`task=ui` on a store; yields the link to its newest view of an experiment."""
     command = [sys.executable, "-u", "-m", "dpexp", "task=ui", f"tracking.outputs={outputs}"]
     environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
     with subprocess.Popen(
@@ -93,7 +119,7 @@ def ui(outputs: Path) -> Iterator[str]:
     ) as process:
         assert process.stdout is not None
         said = list(takewhile(lambda line: not line.startswith("Ctrl-C"), process.stdout))
-        links = [line.split()[-1] for line in said if line.startswith("Privacy-utility of smoke")]
+        links = [line.split()[-1] for line in said if line.startswith(f"Privacy-utility of {experiment}")]
         try:
             yield links[0]
         finally:
