@@ -8,7 +8,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from dpexp.gradients.interception import Function, Interception
+from dpexp import _validate
+from dpexp.gradients.interception import Function, Interception, opened
 
 __all__ = ["Calm", "calm_copy"]
 
@@ -35,6 +36,9 @@ class Calm(Interception):
         self, index: int, function: Function, arguments: Sequence[Any], keywords: Mapping[str, Any]
     ) -> Any:
         """Runs a call, if it is not dropout."""
+        if function is torch.autograd.grad:
+            with self:  # checkpoints are computed again within
+                return opened(function)(*arguments, **keywords)
         if function in _DROPOUTS:
             return arguments[0] if arguments else keywords["input"]
         if function is _ATTENTION:
@@ -45,7 +49,13 @@ class Calm(Interception):
 
 def calm_copy(model: nn.Module) -> nn.Module:
     """A copy in training mode whose recurrent layers drop nothing between their layers."""
-    trial = copy.deepcopy(model).train()
+    try:
+        trial = copy.deepcopy(model).train()
+    except RuntimeError as error:
+        raise _validate.UserError(
+            f"model: cannot be copied, expected a module that copy.deepcopy takes: {error}"
+            "\nOf weight norms and pruning, torch.nn.utils.parametrizations has forms that can be copied."
+        ) from error
     for module in trial.modules():
         if isinstance(module, nn.RNNBase):
             module.dropout = 0.0

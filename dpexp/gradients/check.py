@@ -4,11 +4,13 @@ Type lists miss what a batch norm wears as a costume; behaviour does not. Only r
 never private ones, on a copy of the model.
 """
 
+import copy
 import itertools
-from collections.abc import Callable, Collection, Mapping, Sequence
+import pickle
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import final
+from typing import Any, final
 
 import torch
 from torch import Tensor, nn
@@ -68,7 +70,8 @@ def check_model(
         inputs: Random rows of the declared shape and dtype, shape (B, …), B >= 2.
         targets: Random targets, shape (B, …).
         groups: The groups that will be clipped.
-        public_buffers: Names of buffers that may change, since what changes them is public.
+        public_buffers: Names of buffers and frozen parameters that may change, since what changes them is
+            public.
         engine: What will sum the gradients, if not book-keeping.
 
     Returns:
@@ -76,17 +79,17 @@ def check_model(
 
     Raises:
         UserError: One row moves another row's gradient, the clipped sum differs from that of single examples,
-            or a forward pass in training mode changes a buffer.
+            or a forward pass in training mode changes a buffer, a parameter or extra state.
     """
     inputs, targets = _of_unlike_size(inputs, targets)
     groups = [ClipGroup(group.parameters, group.clipping) for group in groups]
     names = [name for group in groups for name in group.parameters]
     trial = calm_copy(model)
     with Calm():
-        _check_buffers(trial, inputs, public_buffers)
+        _check_state(trial, inputs, public_buffers)
         checked = partial(_check_gradients, loss=loss, groups=groups, engine=engine)
         try:
-            deviation = checked(trial, inputs, targets)
+            deviation = max(checked(trial, rows, targets) for rows in _kinds(inputs))
         except _validate.UserError as error:
             deviation = _unless_rounding(error, checked, model, inputs, targets)
         rules = explain(trial, inputs, names) if engine is None else dict.fromkeys(names, "torch.compile")
@@ -130,6 +133,16 @@ def _unless_rounding(
         raise error from None
 
 
+def _kinds(inputs: Tensor) -> Iterator[Tensor]:
+    """The rows, and token ids once more with unlike lengths: what a model does by length, it does then."""
+    yield inputs
+    if not inputs.is_floating_point() and inputs.ndim > 1:
+        ends = torch.linspace(1, inputs.shape[-1], len(inputs)).round().flip(0)
+        ends[0], ends[-1] = ends[-1].item(), ends[0].item()  # neither growing nor shrinking
+        kept = torch.arange(inputs.shape[-1]) < ends.view(-1, *[1] * (inputs.ndim - 1))
+        yield inputs * kept.to(inputs.device)
+
+
 def _of_unlike_size(inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """The rows, repeated or fewer, so that no other dimension has the size of the batch."""
     taken = {*inputs.shape[1:], *targets.shape[1:]}
@@ -138,18 +151,36 @@ def _of_unlike_size(inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     return inputs[rows], targets[rows]
 
 
-def _check_buffers(trial: nn.Module, inputs: Tensor, public: Collection[str]) -> None:
-    before = {name: buffer.clone() for name, buffer in trial.named_buffers()}
-    with torch.no_grad():
+def _check_state(trial: nn.Module, inputs: Tensor, public: Collection[str]) -> None:
+    """All that is kept of a model besides what trains: a forward pass must leave it as it is."""
+    before = {name: copy.deepcopy(value) for name, value in _state(trial)}
+    with torch.enable_grad():  # for models that differentiate themselves
         trial(inputs)
-    for name, buffer in trial.named_buffers():
-        if name not in public and (name not in before or not torch.equal(buffer, before[name])):
+    for name, value in _state(trial):
+        if name not in public and (name not in before or not _equal(value, before[name])):
             raise _validate.UserError(
-                f"model: a forward pass in training mode changes the buffer {name}, expected none to change."
+                f"model: a forward pass in training mode changes {name}, expected its state to stay."
                 "\nRunning statistics carry private data past the noise: use GroupNorm or LayerNorm, or a "
                 "layer whose train() keeps it in the eval mode. "
-                "(`check_model` takes public_buffers, the names of buffers that see only public data.)"
+                "(`check_model` takes public_buffers, the names of those that see only public data.)"
             )
+
+
+def _state(model: nn.Module) -> Iterator[tuple[str, Any]]:
+    """Parameters, frozen ones too, buffers, and what modules say beside them (`get_extra_state`)."""
+    yield from ((name, parameter.detach()) for name, parameter in model.named_parameters())
+    yield from model.named_buffers()
+    for name, value in model.state_dict().items():
+        if name.endswith("_extra_state"):
+            yield name, value
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if isinstance(one, Tensor) and isinstance(other, Tensor):
+        return one.shape == other.shape and bool(
+            torch.isclose(one, other, rtol=0, atol=0, equal_nan=True).all()
+        )
+    return pickle.dumps(one) == pickle.dumps(other)
 
 
 def _check_independence(

@@ -13,8 +13,7 @@ from dpexp.gradients.batch import in_full
 from dpexp.gradients.book_keeping import book_keeping
 from dpexp.gradients.clipped import ClipGroup, ClippedSum, ClippedSumFunction, Loss
 from dpexp.gradients.functional import functional
-from dpexp.gradients.layout import layout_of, renewed_layout
-from dpexp.gradients.recorder import Unexpected
+from dpexp.gradients.layout import Unexpected, layout_of, renewed_layout
 
 __all__ = ["clipped_sum", "grouped_clipped_sum"]
 
@@ -90,9 +89,15 @@ def _parameter(model: nn.Module, name: str) -> nn.Parameter:
     *path, last = name.split(".")
     try:
         module = reduce(lambda parent, child: parent._modules[child], path, model)  # type: ignore[arg-type, return-value]
-        return module._parameters[last]  # type: ignore[return-value]
+        found: nn.Parameter = module._parameters[last]  # type: ignore[assignment]
     except KeyError as error:
         raise _validate.refuse("groups", name, "names of the model's parameters") from error
+    if not found.requires_grad:
+        raise _validate.refuse("groups", name, "names of parameters that train", f"{name} is frozen.")
+    if found.is_complex():
+        hint = "Keep a real parameter, and view it as complex (torch.view_as_complex) where it is used."
+        raise _validate.refuse("groups", name, "names of real parameters", hint)
+    return found
 
 
 def _microbatch(

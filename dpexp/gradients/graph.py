@@ -8,8 +8,8 @@ from torch import Tensor
 from torch.autograd.graph import Node
 
 from dpexp import _validate
-from dpexp.gradients.layout import Source
-from dpexp.gradients.recorder import Call, Unexpected
+from dpexp.gradients.layout import Source, Unexpected
+from dpexp.gradients.recorder import Call
 
 __all__ = ["Graph"]
 
@@ -60,14 +60,19 @@ class Graph:
         return self._leaves.get(id(parameter))
 
     def prove(self, calls: Iterable[Call], nodes: Mapping[Source, Node | None]) -> None:
-        """Raises `Unexpected` unless every use of every source is within a recorded call.
+        """Raises `Unexpected` unless every use of every source is inside a recorded call that nothing enters.
 
         Otherwise a part of some gradient would be missing, silently.
         """
         recorded: Counter[Node] = Counter()
+        ends = {node for node in nodes.values() if node is not None}
         for call in calls:
             starts = [edge.node for edge in call.edges if self.reaches(edge.node)]
-            recorded.update(_edges_below(starts, call.inputs))
+            found = _edges_below(starts, call.inputs)
+            recorded.update(found)
+            borders = ends.union(call.inputs, starts)
+            if any(self._edges[node] != edges for node, edges in found.items() if node not in borders):
+                raise Unexpected(f"the inside of {call.operation.function.__name__} is used from outside")
         for source, node in nodes.items():
             if node is not None and self._edges.get(node, 0) != recorded[node]:
                 raise Unexpected(f"{source} is used outside every call that was seen")

@@ -17,7 +17,7 @@ from torch.utils import _pytree
 
 from dpexp.gradients.recurrent import unrolled
 
-__all__ = ["Function", "Interception", "leaves_of", "tensors_of"]
+__all__ = ["Function", "Interception", "leaves_of", "opened", "tensors_of"]
 
 Function = Callable[..., Any]
 
@@ -86,13 +86,13 @@ def _collect(structure: Any, leaves: list[Any]) -> None:
 def _inside(function: Function, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Function | None:
     """The function in calls that have a rule, where it is made of such."""
     if function in _COMPOSITES:
-        return _opened(function)
+        return opened(function)
     steps = unrolled(function, arguments, keywords)
     return None if steps is function else steps
 
 
 @cache
-def _opened(function: Function) -> Function:
+def opened(function: Function) -> Function:
     """The same function without its own stop for torch functions, so that only its inner calls stop."""
     assert isinstance(function, FunctionType)
     silent = {"has_torch_function": _never, "has_torch_function_variadic": _never}

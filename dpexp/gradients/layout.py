@@ -1,4 +1,4 @@
-"""Which calls of a forward pass use which parameters, and which dimension of each tensor is the batch.
+"""Which calls of a forward pass use which parameters, and where the examples are, in each tensor and call.
 
 A sequence as long as the batch, or a tensor in (T, B, d) order, would fool any guess from one shape. So the
 model is run twice on rows of zeros with two batch sizes: the dimension that follows the batch size is the
@@ -6,20 +6,22 @@ batch. No private row is used, and the result is kept for later steps, which che
 """
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from dpexp import _validate
 from dpexp.gradients.batch import Batch
 from dpexp.gradients.interception import Function, Interception, leaves_of
+from dpexp.gradients.rows import keeps_rows, may_move_rows, moved_tensor, order_of_dimensions
 
-__all__ = ["Layout", "Operation", "Source", "layout_of", "renewed_layout"]
+__all__ = ["Layout", "Operation", "Source", "Unexpected", "layout_of", "renewed_layout"]
 
 Source = str | tuple[int, int]
 """A trained parameter's name, or (call, output) of a tensor computed from parameters alone."""
@@ -54,11 +56,26 @@ class Operation:
 
 @dataclass(frozen=True)
 class Layout:
-    """The operations of a forward pass by number of call, or the reason why there is no such list."""
+    """What a forward pass calls, or the reason why nothing holds of it.
+
+    Attributes:
+        operations: The calls that use parameters, by number of call.
+        functions: What is called, by number of call.
+        rows: By number of call, the dimension that counts examples in the tensor whose entries it takes or
+            sets, and which it must leave in their rows.
+        orders: By number of call, the order that it brings dimensions into.
+        reason: Why there is no such list; empty if there is.
+    """
 
     operations: Mapping[int, Operation] = field(default_factory=dict)
-    calls: int = 0
+    functions: Sequence[Function] = ()
+    rows: Mapping[int, int] = field(default_factory=dict)
+    orders: Mapping[int, Sequence[Any]] = field(default_factory=dict)
     reason: str = ""
+
+
+class Unexpected(Exception):
+    """A forward pass, or its graph, is not what the layout says: the parameter must go another way."""
 
 
 class _Unclear(Exception):
@@ -107,6 +124,9 @@ class _Seen:
     function: Function
     leaves: list[Any]
     outputs: list[Tensor]
+    moved: Any  # the tensor whose entries are taken or set, if the function does so
+    keeps: Callable[[int, int], bool]  # whether rows along a dimension of it stay where they are
+    order: Sequence[Any] | None
 
     @property
     def tensors(self) -> list[Any]:
@@ -115,26 +135,49 @@ class _Seen:
 
 
 class _Trace(Interception):
-    def __init__(self) -> None:
+    def __init__(self, names: Mapping[int, str]) -> None:
         super().__init__()
+        self._names = names
         self.seen: list[_Seen] = []  # holds every tensor, so that no id is used twice
 
     def observe(
         self, index: int, function: Function, arguments: Sequence[Any], keywords: Mapping[str, Any]
     ) -> Any:
+        self._refuse_max_norm(function, arguments, keywords)
         leaves = leaves_of((arguments, keywords))
         result = function(*arguments, **keywords)
         outputs = [leaf for leaf in leaves_of(result) if isinstance(leaf, Tensor)]
-        self.seen.append(_Seen(function, leaves, outputs))
+        moved = moved_tensor(arguments, keywords) if may_move_rows(function) else None
+        keeps = partial(keeps_rows, function, arguments, keywords)
+        order = order_of_dimensions(function, arguments, keywords)
+        self.seen.append(_Seen(function, leaves, outputs, moved, keeps, order))
         return result
+
+    def _refuse_max_norm(
+        self, function: Function, arguments: Sequence[Any], keywords: Mapping[str, Any]
+    ) -> None:
+        """It rewrites the rows that private examples look up; also those of a table that does not train."""
+        place = {functional.embedding: 3, functional.embedding_bag: 4}.get(function)
+        if place is None:
+            return
+        max_norm = keywords.get("max_norm", arguments[place] if len(arguments) > place else None)
+        if max_norm is not None:
+            table = self._names.get(
+                id(keywords.get("weight", arguments[1] if len(arguments) > 1 else None)), ""
+            )
+            raise _validate.UserError(
+                f"model: the embedding {table} has max_norm={max_norm}, expected None."
+                "\nIt rewrites the rows that private examples look up, past clipping and noise."
+            )
 
 
 def _trace(model: nn.Module, inputs: Tensor) -> list[_Seen]:
     # Buffers and counters of the copy may change; the parameters are the model's own.
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
     shared: dict[int, Any] = {id(parameter): parameter for parameter in model.parameters()}
     trial = copy.deepcopy(model, shared)
     devices = [inputs.device] if inputs.device.type == "cuda" else []
-    with torch.random.fork_rng(devices), torch.enable_grad(), _Trace() as trace:
+    with torch.random.fork_rng(devices), torch.enable_grad(), _Trace(names) as trace:
         torch.manual_seed(0)  # dropout masks are then the same each time
         trial(inputs)
     seen: list[_Seen] = trace.seen
@@ -153,8 +196,11 @@ class _Comparison:
         if [call.function for call in self._small] != [call.function for call in self._large]:
             raise _Unclear("the model calls other functions for another batch size")
         sources: dict[int, Source] = dict(self._names)
-        operations = {}
+        operations, rows = {}, {}
         for index, call in enumerate(self._small):
+            self._check_shapes(index)
+            if (dim := self._moved(index)) is not None:
+                rows[index] = dim
             used = {i: sources[id(leaf)] for i, leaf in enumerate(call.leaves) if id(leaf) in sources}
             new = [output for output in call.outputs if output.requires_grad and id(output) not in sources]
             if not used or not new:
@@ -162,10 +208,33 @@ class _Comparison:
             operations[index] = operation = self._operation(index, used)
             if operation.derives:
                 sources |= {id(output): (index, i) for i, output in enumerate(call.outputs)}
-        return Layout(operations, len(self._small))
+        orders = {i: call.order for i, call in enumerate(self._small) if call.order is not None}
+        return Layout(operations, [call.function for call in self._small], rows, orders)
+
+    def _check_shapes(self, index: int) -> None:
+        """No tensor has the batch twice, as a matrix that could move examples has."""
+        for small, large in zip(self._small[index].outputs, self._large[index].outputs, strict=True):
+            dims = [dim for dim, (a, b) in enumerate(zip(small.shape, large.shape, strict=True)) if a != b]
+            if len(dims) > 1 or any(3 * small.shape[dim] != 2 * large.shape[dim] for dim in dims):
+                raise _Unclear(
+                    f"{self._small[index].function.__name__} returns a tensor for pairs of examples"
+                )
+
+    def _moved(self, index: int) -> int | None:
+        """The batch dimension of the tensor whose entries a call takes or sets; None if there is none."""
+        small, large = self._small[index], self._large[index]
+        if not isinstance(small.moved, Tensor):
+            return None
+        pairs = enumerate(zip(small.moved.shape, large.moved.shape, strict=True))
+        dim = next((dim for dim, (a, b) in pairs if a != b), None)
+        if dim is not None and not (small.keeps(dim, 2) and large.keeps(dim, 3)):
+            raise _Unclear(f"{small.function.__name__} takes or moves examples of a batch")
+        return dim
 
     def _operation(self, index: int, sources: Mapping[int, Source]) -> Operation:
         call, name = self._small[index], next(iter(sources.values()))
+        if any(isinstance(tensor, Tensor) and tensor.is_complex() for tensor in call.tensors):
+            raise _Unclear(f"a use of {name} is of complex numbers")
         leaves = [self._batch(index, i, name) for i in range(len(call.leaves))]
         results = [self._batch(index, -i, name) for i in range(len(call.outputs), 0, -1)]
         found = Operation(call.function, sources, leaves, results)

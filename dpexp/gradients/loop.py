@@ -27,7 +27,10 @@ def loop(
     for example, target in zip(inputs, targets, strict=True):
         value = per_example_losses(loss(model(example[None]), target[None]), 1)[0]
         parameters = [model.get_parameter(name) for name in names]
-        found = torch.autograd.grad(value, parameters, allow_unused=True, materialize_grads=True)
+        found = [
+            gradient.to_dense() if gradient.is_sparse else gradient
+            for gradient in torch.autograd.grad(value, parameters, allow_unused=True, materialize_grads=True)
+        ]
         rows.append(dict(zip(names, map(in_full, found), strict=True)))
         losses.append(value.detach())
     own = [of_finite_losses(_norms(group, rows), torch.stack(losses)) for group in groups]

@@ -11,14 +11,11 @@ from torch.utils import _pytree
 
 from dpexp.gradients.batch import Batch
 from dpexp.gradients.interception import Function, Interception, leaves_of, tensors_of
-from dpexp.gradients.layout import Layout, Operation, Source
+from dpexp.gradients.layout import Layout, Operation, Source, Unexpected
+from dpexp.gradients.rows import keeps_rows, moved_tensor, order_of_dimensions
 from dpexp.gradients.rules import RULES, Finish, Generic, Use, generic
 
-__all__ = ["Call", "Recorder", "Unexpected"]
-
-
-class Unexpected(Exception):
-    """A forward pass, or its graph, is not what the layout says: the parameter must go another way."""
+__all__ = ["Call", "Recorder"]
 
 
 @final
@@ -48,6 +45,7 @@ class Recorder(Interception):
     def __init__(self, parameters: Mapping[str, nn.Parameter], layout: Layout, batch_size: int) -> None:
         super().__init__()
         self._layout, self._batch_size = layout, batch_size
+        self._failed = False  # then the exception is on its way, and what unwinds only has to run
         self.recorded: dict[int, Call] = {}
         self.derived: dict[Source, Node] = {}  # nodes of what is computed from parameters alone
         self._tensors: dict[Source, Tensor] = dict(parameters.items())
@@ -56,11 +54,29 @@ class Recorder(Interception):
         self, index: int, function: Function, arguments: Sequence[Any], keywords: Mapping[str, Any]
     ) -> Any:
         """Runs a call and keeps what its rule needs."""
+        if self._failed:
+            return function(*arguments, **keywords)
+        self._failed = True  # until this call went as expected
+        result = self._observed(index, function, arguments, keywords)
+        self._failed = False
+        return result
+
+    def _observed(
+        self, index: int, function: Function, arguments: Sequence[Any], keywords: Mapping[str, Any]
+    ) -> Any:
+        if index >= len(self._layout.functions) or function != self._layout.functions[index]:
+            function(*arguments, **keywords)  # it may be the end of a `torch.no_grad()`
+            raise Unexpected("the model calls other functions than before")
+        if index in self._layout.rows:
+            self._expect_rows(index, function, arguments, keywords)
+        order = self._layout.orders.get(index)
+        if order is not None and order != order_of_dimensions(function, arguments, keywords):
+            raise Unexpected("the model orders dimensions in another way than before")
         operation = self._layout.operations.get(index)
         if operation is None:
             return function(*arguments, **keywords)
         leaves = leaves_of((arguments, keywords))
-        self._expect(operation, function, leaves)
+        self._expect(operation, leaves)
         use = Use(operation, leaves)
         finish = self._rule(use, function, arguments, keywords)
         inputs = self._ends(leaves, operation)
@@ -79,11 +95,22 @@ class Recorder(Interception):
 
     def finished(self) -> None:
         """Checks the number of calls."""
-        if self.calls != self._layout.calls:
+        if self._failed or self.calls != len(self._layout.functions):
             raise Unexpected("the model calls other functions than before")
 
-    def _expect(self, operation: Operation, function: Function, leaves: Sequence[Any]) -> None:
-        same = function == operation.function and len(leaves) == len(operation.batches)
+    def _expect_rows(
+        self, index: int, function: Function, arguments: Sequence[Any], keywords: Mapping[str, Any]
+    ) -> None:
+        """What order a call takes examples in may be a matter of their contents."""
+        dim, tensor = self._layout.rows[index], moved_tensor(arguments, keywords)
+        # A folded dimension is as long as B examples are, times what one has.
+        if tensor.ndim <= dim or tensor.shape[dim] % self._batch_size:
+            raise Unexpected("a batch dimension is not where it was")
+        if not keeps_rows(function, arguments, keywords, dim, self._batch_size):
+            raise Unexpected(f"{function.__name__} takes or moves examples of a batch")
+
+    def _expect(self, operation: Operation, leaves: Sequence[Any]) -> None:
+        same = len(leaves) == len(operation.batches)
         if not same or any(leaves[i] is not self._tensors.get(s) for i, s in operation.sources.items()):
             raise Unexpected("the model calls other functions than before")
         for i, batch in operation.placed:

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 
 from torch import Tensor
 
-from dpexp import _validate
 from dpexp.gradients.layout import Source
 from dpexp.gradients.per_example import PerExample, Rows
 from dpexp.gradients.rules.use import Finish, Use, positions
@@ -24,11 +23,6 @@ def embedding(
 ) -> Finish | None:
     """Indices (B, …) into a table (V, d)."""
     source, batch = use.source(weight), use.batch(input)
-    if max_norm is not None:
-        raise _validate.UserError(
-            f"model: the embedding {source} has max_norm={max_norm}, expected None."
-            "\nIt rewrites the rows that private examples look up, past clipping and noise."
-        )
     if source is None or batch is None or scale_grad_by_freq:
         return None
     saved, result, height = use.save(input), use.result, weight.shape[0]

@@ -13,10 +13,11 @@ from torch.utils import _pytree
 
 from dpexp.gradients.batch import Batch
 from dpexp.gradients.interception import tensors_of
-from dpexp.gradients.layout import Source
+from dpexp.gradients.layout import Source, Unexpected
 from dpexp.gradients.per_example import PerExample, Whole
 from dpexp.gradients.quiet import without_cost_warnings
 from dpexp.gradients.rules.use import Saved, Use
+from dpexp.memory import is_out_of_memory
 
 __all__ = ["Generic", "generic"]
 
@@ -46,8 +47,14 @@ class Generic:
         values = [batch.first(leaves[i]) for i, batch in batches.items()]
         slopes = [r.first(g) for g, r in zip(gradients, operation.results, strict=True) if r is not None]
         one = partial(self._one, leaves, batches)
-        with without_cost_warnings():
-            return self._sum(vmap(one)(values, slopes))
+        try:
+            with without_cost_warnings():
+                return self._sum(vmap(one)(values, slopes))
+        except RuntimeError as error:
+            if is_out_of_memory(error):
+                raise  # smaller microbatches mend it
+            name = operation.function.__name__  # it may hold B as a number: `token.repeat(B, 1, 1)`
+            raise Unexpected(f"{name} cannot be differentiated for one example: {error}") from error
 
     def pull_back(self, gradients: Tensor, output: int) -> Mapping[Source, PerExample]:
         """From gradients (B, *shape) of a result that does not depend on the batch."""
