@@ -88,10 +88,7 @@ def check_model(
     with Calm():
         _check_state(trial, inputs, public_buffers)
         checked = partial(_check_gradients, loss=loss, groups=groups, engine=engine)
-        try:
-            deviation = max(checked(trial, rows, targets) for rows in _kinds(inputs))
-        except _validate.UserError as error:
-            deviation = _unless_rounding(error, checked, model, inputs, targets)
+        deviation = max(_deviation_of(checked, model, trial, rows, targets) for rows in _kinds(inputs))
         rules = explain(trial, inputs, names) if engine is None else dict.fromkeys(names, "torch.compile")
         return Checked(len(inputs), deviation, rules)
 
@@ -112,9 +109,21 @@ def _check_gradients(
     return _compare(batch, loop(trial, loss, inputs, targets, groups))
 
 
+_Checked = Callable[[nn.Module, Tensor, Tensor], float]
+
+
+def _deviation_of(
+    checked: _Checked, model: nn.Module, trial: nn.Module, inputs: Tensor, targets: Tensor
+) -> float:
+    try:
+        return checked(trial, inputs, targets)
+    except _validate.UserError as error:
+        return _unless_rounding(error, checked, model, inputs, targets)
+
+
 def _unless_rounding(
     error: _validate.UserError,
-    checked: Callable[[nn.Module, Tensor, Tensor], float],
+    checked: _Checked,
     model: nn.Module,
     inputs: Tensor,
     targets: Tensor,

@@ -1,6 +1,7 @@
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from dpexp._validate import UserError
 from dpexp.clipping import FlatClipping
@@ -174,3 +175,96 @@ def test_the_check_uses_a_batch_unlike_every_other_dimension():
     model = nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 3))
     group = ClipGroup(trainable(model), FlatClipping(1.0))
     assert check_model(model, loss, torch.rand(6, 6), torch.randint(3, (6,)), [group]).rows == 5
+
+
+class KeptFrozen(nn.Module):
+    """Keeps the mean of its rows where no buffer is: in a parameter that does not train."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 3)
+        self.mean = nn.Parameter(torch.zeros(8), requires_grad=False)
+
+    def forward(self, inputs):
+        if self.training:
+            with torch.no_grad():
+                self.mean.copy_(inputs.mean(dim=0))
+        return self.layer(inputs)
+
+
+class KeptBeside(nn.Linear):
+    """Keeps it in what is saved beside the parameters."""
+
+    kept = 0.0
+
+    def forward(self, inputs):
+        self.kept = float(inputs.detach().sum())
+        return super().forward(inputs)
+
+    def get_extra_state(self):
+        return {"kept": self.kept}
+
+    def set_extra_state(self, state):
+        self.kept = state["kept"]
+
+
+@pytest.mark.parametrize(("model", "name"), [(KeptFrozen(), "mean"), (KeptBeside(8, 3), "_extra_state")])
+def test_a_forward_pass_that_keeps_something_anywhere_is_refused(model, name):
+    group = ClipGroup(trainable(model), FlatClipping(1.0))
+    rows = torch.randn(5, 8), torch.randint(3, (5,))
+    with pytest.raises(UserError, match=f"changes {name}, expected its state to stay"):
+        check_model(model, loss, *rows, [group])
+    check_model(model, loss, *rows, [group], public_buffers=[name])
+
+
+def test_a_frozen_table_that_rewrites_its_rows_is_refused_even_where_no_random_row_is_rewritten():
+    table = nn.Embedding(10, 4, max_norm=0.5)
+    table.weight.requires_grad_(False).fill_(1e-3)
+    model = nn.Sequential(table, nn.Flatten(), nn.Linear(12, 3))
+    group = ClipGroup(trainable(model), FlatClipping(1.0))
+    with pytest.raises(UserError, match=r"the embedding 0\.weight has max_norm=0\.5"):
+        check_model(model, loss, torch.randint(10, (5, 3)), torch.randint(3, (5,)), [group])
+
+
+class MeanOfTheLong(nn.Module):
+    """Mixes rows of full length only with such as are not: random tokens are all long."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.layer = nn.Embedding(30, 8), nn.Linear(8, 3)
+
+    def forward(self, tokens):
+        hidden = self.table(tokens).mean(dim=1)
+        short = (tokens == 0).any(dim=1, keepdim=True).float()
+        return self.layer(hidden + short.mean() * hidden.mean(dim=0))
+
+
+def test_what_mixes_padded_rows_is_refused():
+    model = MeanOfTheLong()
+    group = ClipGroup(trainable(model), FlatClipping(1.0))
+    with pytest.raises(UserError, match="changes with another example"):
+        check_model(model, loss, torch.randint(1, 30, (5, 9)), torch.randint(3, (5,)), [group])
+
+
+def test_dropout_is_held_off_in_what_a_checkpoint_computes_again():
+    body = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5), nn.Linear(8, 3))
+
+    class Checkpointed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = body
+
+        def forward(self, inputs):
+            return checkpoint(self.body, inputs, use_reentrant=False)
+
+    model = Checkpointed()
+    group = ClipGroup(trainable(model), FlatClipping(1.0))
+    assert check_model(model, loss, torch.randn(5, 8), torch.randint(3, (5,)), [group]).deviation < 1e-5
+
+
+def test_a_model_that_cannot_be_copied_is_refused_in_words():
+    model = nn.Linear(8, 3)
+    group = ClipGroup(trainable(model), FlatClipping(1.0))
+    model.scaled = 2 * model.weight  # as weight norms of old leave it
+    with pytest.raises(UserError, match=r"expected a module that copy\.deepcopy takes"):
+        check_model(model, loss, torch.randn(5, 8), torch.randint(3, (5,)), [group])

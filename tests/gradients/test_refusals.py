@@ -5,7 +5,7 @@ from torch.utils.checkpoint import checkpoint
 
 from dpexp._validate import UserError
 from dpexp.clipping import FlatClipping
-from dpexp.gradients import ClipGroup, clipped_sum, explain, grouped_clipped_sum
+from dpexp.gradients import ClipGroup, check_model, clipped_sum, explain, grouped_clipped_sum
 from dpexp.gradients.loop import loop
 from tests.gradients.models import assert_equal, batch, loss, trainable
 
@@ -126,3 +126,124 @@ def test_frozen_parameters_have_no_sum(name):
     found = grouped_clipped_sum(model, loss, *batch(), [group])
     assert set(found.sums) == {name}
     assert_equal(found, loop(model, loss, *batch(), [group]))
+
+
+class Score(nn.Module):
+    """Its output is a gradient: the backward pass enters the inside of its layers."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.output = nn.Linear(6, 6), nn.Linear(6, 3)
+
+    def forward(self, inputs):
+        rows = inputs.detach().requires_grad_()
+        energy = self.layer(rows).tanh().square().sum()
+        return self.output(torch.autograd.grad(energy, rows, create_graph=True)[0])
+
+
+class AddedToAView(nn.Module):
+    """Its parameter reaches the losses past the result of the call that uses it."""
+
+    def __init__(self):
+        super().__init__()
+        self.shift, self.output = nn.Parameter(torch.randn(3)), nn.Linear(6, 3)
+
+    def forward(self, inputs):
+        rows = inputs.clone()
+        view = rows[:, :3]
+        view.add_(self.shift)
+        return self.output(rows) + view
+
+
+class Spectral(nn.Module):
+    """Complex numbers in between, whose products conjugate on their way back."""
+
+    def __init__(self):
+        super().__init__()
+        self.filter, self.mix = nn.Parameter(torch.randn(4, 2)), nn.Parameter(torch.randn(4, 4, 2))
+        self.output = nn.Linear(6, 3)
+
+    def forward(self, inputs):
+        waves = torch.fft.rfft(inputs) * torch.view_as_complex(self.filter)
+        return self.output(torch.fft.irfft(waves @ torch.view_as_complex(self.mix), n=6))
+
+
+class Counting(nn.Module):
+    """Calls that hold the number of examples."""
+
+    def __init__(self, repeat):
+        super().__init__()
+        self.token, self.output, self.repeat = nn.Parameter(torch.randn(1, 6)), nn.Linear(6, 3), repeat
+
+    def forward(self, inputs):
+        return self.output((self.repeat(self.token, len(inputs)) * inputs).tanh())
+
+
+class Attending(nn.Module):
+    """Keys and values that attention repeats for each example."""
+
+    def __init__(self):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(6, 2, add_bias_kv=True, batch_first=True)
+        self.output = nn.Linear(6, 3)
+
+    def forward(self, inputs):
+        rows = inputs[:, None] * torch.ones(1, 4, 1)
+        return self.output(self.attention(rows, rows, rows)[0].mean(dim=1))
+
+
+REPEATS = [
+    lambda token, size: token.repeat(size, 1),
+    lambda token, size: token.tile(size, 1),
+    lambda token, size: torch.broadcast_to(token, (size, 6)),
+    lambda token, size: token.repeat_interleave(size, dim=0),
+]
+ROUNDABOUT = [Score, AddedToAView, Spectral, Attending, *(lambda r=repeat: Counting(r) for repeat in REPEATS)]
+
+
+@pytest.mark.parametrize("number", range(len(ROUNDABOUT)))
+def test_what_the_rules_cannot_follow_goes_another_way_and_passes_the_check(number):
+    torch.manual_seed(0)
+    model = ROUNDABOUT[number]().double()
+    for rows in (7, 3):
+        inputs, targets = batch(rows)
+        group = ClipGroup(trainable(model), FlatClipping(0.1))
+        found = grouped_clipped_sum(model, loss, inputs, targets, [group])
+        assert_equal(found, loop(model, loss, inputs, targets, [group]))
+    check_model(model.float(), loss, torch.randn(5, 6), torch.randint(3, (5,)), [group])
+
+
+def test_what_gives_up_inside_no_grad_leaves_gradients_on():
+    """Torch functions switch them off and on, and the switch is a call like any other."""
+
+    class Moved(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.output = nn.Linear(6, 3)
+
+        def forward(self, inputs):
+            with torch.no_grad():
+                if inputs.abs().max() > 100:
+                    inputs = (2 * inputs) / 2
+                inputs = inputs * 1
+            return self.output(inputs)
+
+    model = Moved().double()
+    inputs, targets = batch()
+    group = ClipGroup(trainable(model), FlatClipping(0.1))
+    for rows in (inputs, 100 * inputs):
+        found = grouped_clipped_sum(model, loss, rows, targets, [group])
+        assert torch.is_grad_enabled()
+        assert_equal(found, loop(model, loss, rows, targets, [group]))
+
+
+@pytest.mark.parametrize("change", ["freeze", "complex"])
+def test_parameters_that_have_no_gradient_or_a_complex_one_are_refused_by_name(change):
+    model = nn.Sequential(nn.Linear(6, 3))
+    group = ClipGroup(trainable(model), FlatClipping(0.1))
+    if change == "freeze":
+        model.requires_grad_(False)
+    else:
+        model[0].weight = nn.Parameter(torch.zeros(3, 6, dtype=torch.complex64))
+    with pytest.raises(UserError, match=r"0\.weight"):
+        grouped_clipped_sum(model, loss, *batch(), [group])
