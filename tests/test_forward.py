@@ -240,6 +240,22 @@ def test_compiled_gradients_are_those_of_book_keeping_for_any_number_of_rows():
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning")  # torch's own, in dynamo
+def test_lots_of_many_sizes_are_compiled_for_few():
+    """Each Poisson lot has another size, and torch gives up after eight."""
+    model, shape = dense()
+    plain, compiled = LotPass(model, loss), LotPass(model, loss, compiler="eager")
+    torch._dynamo.utils.counters.clear()
+    for rows in [*range(40, 68, 2), 1, 3]:
+        inputs, targets = 3 * torch.randn(rows, *shape), torch.randint(3, (rows,))
+        expected = plain.clipped_sum(inputs, targets, [group(model)], None)
+        found = compiled.clipped_sum(inputs, targets, [group(model)], None)
+        torch.testing.assert_close(found.sums, expected.sums)
+        torch.testing.assert_close(found.norms, expected.norms)
+        torch.testing.assert_close(found.losses, expected.losses)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 7  # of 40, 48, 56, 64, 80, 1 and 3 rows
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning")  # torch's own, in dynamo
 def test_what_a_compiler_does_not_take_is_refused_and_said():
     class Branching(nn.Linear):
         def forward(self, inputs):
