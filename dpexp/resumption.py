@@ -217,9 +217,13 @@ def _none(experiment: Experiment, terms: Terms) -> _validate.UserError:
     tags = {KIND_TAG: "train", "dpexp.experiment": experiment.name}
     others = runs_like(experiment.tracking, experiment.name, run_id=None, tags=tags)
     others = [run for run in others if run.info.status != "FINISHED"]
-    if experiment.resume != "last" or not others:
+    asked = "" if experiment.resume == "last" else " of that id; last is the newest"
+    if asked or not others:
         return _validate.refuse(
-            "resume", experiment.resume, expected, "There is none. Start one without resume."
+            "resume",
+            experiment.resume,
+            expected,
+            f"There is none{asked}. Start one without resume.",
         )
     run_id = str(others[0].info.run_id)
     return _validate.refuse(

@@ -45,7 +45,11 @@ class Constant(AbstractSchedule):
     value: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "value", _validate.number("schedule.value", self.value))
+        object.__setattr__(
+            self,
+            "value",
+            _validate.number("schedule.value", self.value, hint="It is optimizer.lr, unless you set it."),
+        )
 
     def at(self, lot: int, lots_per_epoch: float) -> float:
         """The value."""

@@ -99,6 +99,27 @@ MISTAKES = [
     (["-m", SMOKE, "checkpoint.kep=1,2"], ["a key of checkpoint: every_seconds, keep", "Did you mean keep?"]),
     ([SMOKE, "seed.x=3"], ["seed.x = '3': expected a key of seed"]),
     ([SMOKE, "seed"], ["key=value, as in seed=1"]),
+    ([SMOKE, "model.hidden_units=[64,"], ["With spaces in it", "'model.hidden_units=[64, 32]'"]),
+    ([SMOKE, "seed = 3"], ["key=value, as in seed=1"]),
+    ([SMOKE, "=3"], ["=3: found no key"]),
+    ([SMOKE, "model.hidden_units=100"], ["model.hidden_units = 100: expected a list", "such as [100]"]),
+    ([SMOKE, "optimizer.lr=fast"], ["'fast': expected a number", "optimizer.lr"]),
+    ([SMOKE, "resume=abc"], ["resume = 'abc'", "last is the newest"]),
+    (["+experiment=null"], ["experiment = 'null': expected the name of a file."]),
+    ([SMOKE, "+model=null"], ["model = 'null'"]),
+    ([SMOKE, "model@model=NULL"], ["model = 'NULL'"]),
+    ([SMOKE, "data=false"], ["data = 'false'"]),
+    (["-m", SMOKE, "data=5,6"], ["data = '5'"]),
+    ([SMOKE, "~model", "model.depth=3"], ["model.depth = '3': expected a group model", "model=NAME"]),
+    ([SMOKE, "privacy.delta.x=3"], ["privacy.delta is 1e-05, which has no keys"]),
+    ([SMOKE, "hydra/job_logging=foo"], ["hydra/job_logging = 'foo'", "default, disabled"]),
+    (["-m", SMOKE, "hydra/launcher=joblib", "data.rot=1"], ["a key of data: budget_id"]),
+    ([SMOKE, "data.rot=1", "model=mlpp"], ["model = 'mlpp'", "Did you mean mlp?"]),
+    (["+experiment=mnist_medium", "model=linear", "task=train"], ["'hidden.*'", "privacy.layers=null"]),
+    (
+        ["+experiment=mnist_medium", "privacy.layers.hidden.parameters=hiden.*"],
+        ["'hiden.*'", "Did you mean hidden.*?"],
+    ),
     *(
         ([SMOKE, f"{group}={value}"], [f"{group} = '{value}': expected the name of a file", f"~{group}"])
         for group, value in [("model", "null"), ("data", "5"), ("privacy", "-1.5e3"), ("trainer", "true")]
@@ -121,6 +142,36 @@ def test_a_mistake_gets_one_screen_without_a_traceback(dpexp, outputs, capsys, a
     assert "SECRET" not in printed.err + printed.out
     assert len(printed.err.splitlines()) <= 12
     assert not (outputs / "artifacts").exists()  # nothing was started
+
+
+BROKEN = {
+    "bracket": (b"model:\n  hidden_units: [1\n", ["mine.yaml", "line 3"]),
+    "tab": (b"model:\n\tdepth: 1\n", ["mine.yaml", "line 3"]),
+    "object": (b"model: !!python/name:os.system\n", ["mine.yaml", "python/name"]),
+    "encoding": ("seed: 1 # größe".encode("latin-1"), ["configuration file", "utf-8"]),
+    "interpolation": (b"seed: ${oops\n", ["${oops"]),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_file_that_cannot_be_read_is_told_with_its_place(dpexp, outputs, tmp_path, capsys, kind):
+    content, parts = BROKEN[kind]
+    folder = tmp_path / "mine" / "experiment"
+    folder.mkdir(parents=True)
+    (folder / "mine.yaml").write_bytes(b"# @package _global_\n" + content)
+    assert dpexp("--config-dir", str(folder.parent), "+experiment=mine") == 1
+    printed = capsys.readouterr().err
+    for part in parts:
+        assert part in printed
+    assert "Traceback" not in printed
+
+
+def test_options_of_the_users_own_folder_are_listed(dpexp, outputs, tmp_path, capsys):
+    folder = tmp_path / "mine" / "model"
+    folder.mkdir(parents=True)
+    (folder / "mylin.yaml").write_text("_target_: mynet.Net\n", encoding="utf-8")
+    assert dpexp("--config-dir", str(folder.parent), SMOKE, "model=mylni") == 1
+    assert "Did you mean mylin?" in capsys.readouterr().err
 
 
 def test_a_misspelt_key_in_an_experiment_file_is_an_error(dpexp, outputs, tmp_path, capsys):

@@ -17,7 +17,7 @@ from dpexp._validate import UserError, refuse
 from dpexp.cli.composition import conf_dir, experiment_of
 from dpexp.cli.errors import Refused, explain
 from dpexp.cli.guard import install
-from dpexp.cli.keys import check_group, refuse_values_of_groups
+from dpexp.cli.keys import check_group
 from dpexp.cli.resolvers import register
 from dpexp.cli.sweep import JobFailed, job_of, sweeps_closed, trains
 from dpexp.stopping import Stopped, answer_signals
@@ -40,7 +40,6 @@ def main() -> NoReturn:
     answer_signals()
     try:
         with sweeps_closed():
-            refuse_values_of_groups(sys.argv[1:])
             _application()
     except Stopped as stopped:
         print(

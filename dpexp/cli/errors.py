@@ -18,6 +18,9 @@ __all__ = ["Refused", "explain"]
 _FOOTER = "(HYDRA_FULL_ERROR=1 shows the traceback.)"
 
 
+_SPLIT = "With spaces in it, one is put into quotes: 'model.hidden_units=[64, 32]'."
+
+
 class Refused(BaseException):
     """A user's mistake on its way out, past Hydra's own report of all overrides."""
 
@@ -33,7 +36,7 @@ def explain(error: BaseException, folder: Path) -> str:
         if isinstance(cause, UserError):
             return f"dpexp: {cause}\n{_FOOTER}"
     override = getattr(error, "override", None)  # Hydra's parser says which of the arguments it was
-    lines = [*str(error).splitlines()]
+    lines = next((str(cause).splitlines() for cause in _causes(error) if str(cause).strip()), [])
     if override:
         lines = [f"cannot read the override {override}", *lines, _instead(override)]
     text = "\n".join(line for line in lines if line.strip())
@@ -43,10 +46,12 @@ def explain(error: BaseException, folder: Path) -> str:
 def _instead(override: str) -> str:
     """What to write in its place: the same with its value in quotes, where Hydra's grammar can read that."""
     key, separator, value = override.partition("=")
-    if not separator:
-        return (
-            "Arguments have the form key=value, as in seed=1; python -m dpexp --help shows which there are."
-        )
+    if (
+        not separator
+        or key != key.strip()
+        or value.count("[") + value.count("{") > len(re.findall(r"[]}]", value))
+    ):
+        return f"Arguments have the form key=value, as in seed=1. {_SPLIT}"
     escaped = value.replace("\\", r"\\").replace('"', r"\"")
     suggested = f'{key}="{escaped}"'
     try:
@@ -70,9 +75,8 @@ def _translated(error: BaseException, text: str, folder: Path) -> str:
         return str(_unknown_key(override[1], value[1] if value else "", folder, getattr(error, "chosen", {})))
     if option := re.search(r"Could not (?:find|load) '([\w./-]+)'", text):
         group, _, name = option[1].rpartition("/")
-        return str(
-            refuse(group, name, f"one of {_listed(_options(group, folder))}", _meant(name, group, folder))
-        )
+        options = sorted({*_options(group, folder), *(getattr(error, "options", None) or [])})
+        return str(refuse(group, name, f"one of {_listed(options)}", did_you_mean(name, options)))
     return text
 
 
@@ -83,6 +87,9 @@ def _unknown_key(path: str, value: str, folder: Path, chosen: Any) -> UserError:
         return UserError(
             f"experiment={value}: expected +experiment={value}, since it is added to the defaults."
         )
+    if rest and group not in chosen and group in _groups(folder):
+        left_out = f"~{group} leaves the whole group out, and {group}=NAME chooses a file of it."
+        return refuse(path, value, f"a group {group} to set it in", left_out)
     if group not in chosen:
         allowed = [*_groups(folder), *_keys(folder / "config.yaml")]
         return refuse(path, value, f"a group or key: {_listed(allowed)}", did_you_mean(group, allowed))
@@ -95,12 +102,11 @@ def _unknown_key(path: str, value: str, folder: Path, chosen: Any) -> UserError:
     elsewhere = [key for key in _dotted(chosen[group], f"{group}.") if key.endswith(f".{name}")]
     elsewhere += [f"{group}={file.stem}" for file in (folder / group).glob("*.yaml") if rest in _keys(file)]
     hint = f"It is in {_listed(sorted(elsewhere))}." if elsewhere else did_you_mean(name, keys)
-    hint = f"{hint} +{path}=… adds a key that no file names.".lstrip()
+    if not isinstance(node, Mapping):
+        hint = f"{parent} is {node!r}, which has no keys: set it whole. {hint}"
+    elif not hint:
+        hint = f"+{path}=… adds a key that no file names, if the class takes it."
     return refuse(path, value, f"a key of {parent}: {_listed(keys)}", hint)
-
-
-def _meant(name: str, group: str, folder: Path) -> str:
-    return did_you_mean(name, _options(group, folder))
 
 
 def _listed(names: list[str]) -> str:

@@ -7,17 +7,17 @@ environment variables before `dpexp` is called, so that the check is where confi
 import contextlib
 import functools
 import os
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import yaml
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.errors import ConfigCompositionException, HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.resolvers.oc import select
 
 from dpexp import _validate
-from dpexp.folders import conf_dir
+from dpexp.cli.keys import key_of, refuse_values_of_groups
 from dpexp.trust import HYDRA, require_trusted_names, trusted_object
 
 __all__ = ["check_composed", "install"]
@@ -78,11 +78,14 @@ def _checked(load: Callable[..., DictConfig]) -> Callable[..., DictConfig]:
     def checked(
         loader: Any, config_name: str | None, overrides: list[str], *rest: Any, **more: Any
     ) -> DictConfig:
+        refuse_values_of_groups(overrides)
         try:
             config = load(loader, config_name, overrides, *rest, **more)
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            raise _validate.UserError(f"A configuration file cannot be read: {error}.") from error
         except ConfigCompositionException as error:
             with contextlib.suppress(HydraException):  # a choice was wrong, not a value
-                chosen = load(loader, config_name, _choices(overrides), *rest, **more)
+                chosen = load(loader, config_name, _choices(loader, overrides), *rest, **more)
                 error.chosen = OmegaConf.to_container(chosen, resolve=False)  # type: ignore[attr-defined]
             raise
         check_composed(config)
@@ -92,10 +95,10 @@ def _checked(load: Callable[..., DictConfig]) -> Callable[..., DictConfig]:
     return checked
 
 
-def _choices(overrides: list[str]) -> list[str]:
+def _choices(loader: Any, overrides: list[str]) -> list[str]:
     """Those that choose a file of a group."""
-    keys = {override: re.split("[@=]", override.lstrip("+~"))[0] for override in overrides}
-    return [override for override, key in keys.items() if "/" in key or (conf_dir() / key).is_dir()]
+    groups = loader.list_groups("")
+    return [override for override in overrides if "/" in (key := key_of(override)) or key in groups]
 
 
 def _import_what_hydra_makes(node: Any, path: str) -> None:

@@ -13,8 +13,9 @@ from dpexp import _validate
 from dpexp.folders import conf_dir
 from dpexp.trust import trusted_object
 
-__all__ = ["check_group", "check_root", "refuse_missing", "refuse_values_of_groups"]
+__all__ = ["check_group", "check_root", "key_of", "refuse_missing", "refuse_values_of_groups"]
 
+_OF_NO_OBJECT = ("experiment", "sweep")  # their files set keys of other groups
 _NO_NAME = r"null|true|false|[+-]?[\d.]+(e[+-]?\d+)?|\{.*"
 
 
@@ -48,12 +49,21 @@ def refuse_missing(config: DictConfig) -> None:
         )
 
 
-def refuse_values_of_groups(arguments: Sequence[str]) -> None:
+def key_of(override: str) -> str:
+    """What an override sets or chooses, without its sign and its package."""
+    return re.split("[@=]", override.lstrip("+~"))[0]
+
+
+def refuse_values_of_groups(overrides: Sequence[str]) -> None:
     """Refuses `model=null` and `data=5`, for which Hydra has a traceback, and `model={…}`."""
-    for argument in arguments:
-        group, _, value = argument.partition("=")
-        if (conf_dir() / group).is_dir() and re.fullmatch(_NO_NAME, value, re.IGNORECASE):
-            raise _validate.refuse(group, value, "the name of a file", _made_anew(group))
+    groups = {entry.name for entry in conf_dir().iterdir() if entry.is_dir()}
+    for override in overrides:
+        group, value = key_of(override), override.partition("=")[2]
+        if not group:
+            raise _validate.UserError(f"{override}: found no key, expected key=value.")
+        if group in groups and re.fullmatch(_NO_NAME, value, re.IGNORECASE):
+            hint = "" if group in _OF_NO_OBJECT else _made_anew(group)
+            raise _validate.refuse(group, value, "the name of a file", hint)
 
 
 def _made_anew(group: str) -> str:

@@ -74,6 +74,11 @@ class ClippedSumFunction(Protocol):
 
 def per_example_losses(losses: Tensor, batch_size: int) -> Tensor:
     """Returns `losses` if it has one value per example, or raises `UserError`."""
+    if losses.shape == (batch_size, 1):
+        raise _validate.UserError(
+            f"loss: found a result of shape ({batch_size}, 1), expected ({batch_size},), a value per example."
+            "\nTake the last dimension off: outputs.squeeze(1)."
+        )
     if losses.shape != (batch_size,):
         raise _validate.UserError(
             f"loss: found a result of shape {tuple(losses.shape)}, expected ({batch_size},), one value per "

@@ -25,6 +25,10 @@ class MLP(nn.Module):
 
     def __init__(self, in_features: int, hidden_units: Sequence[int], out_features: int) -> None:
         super().__init__()
+        if isinstance(hidden_units, str) or not isinstance(hidden_units, Sequence):
+            raise _validate.refuse(
+                "model.hidden_units", hidden_units, "a list of whole numbers, such as [100]"
+            )
         sizes = [in_features, *hidden_units, out_features]
         for size in hidden_units:
             _validate.integer("model.hidden_units", size, at_least=1)

@@ -270,11 +270,13 @@ def _matches(name: str, group: Group) -> bool:
 
 
 def _no_match(group: str, pattern: str, names: list[str]) -> _validate.UserError:
+    layers = {f"{name.rpartition('.')[0].partition('.')[0]}.*" for name in names if "." in name}
+    meant = _validate.did_you_mean(pattern, sorted({*layers, *names}))
     return _validate.refuse(
         f"privacy.layers.{group}.parameters",
         pattern,
-        f"a pattern that matches a trainable parameter: {', '.join(names)}",
-        _validate.did_you_mean(pattern, names),
+        f"a pattern that matches a trainable parameter: {', '.join(names) or 'there is none'}",
+        f"{meant} privacy.layers=null clips all of them together.".lstrip(),
     )
 
 

@@ -17,7 +17,7 @@ from dpexp.tracking.tags import COMMAND_TAG, PLAN_TAG
 
 __all__ = ["Summary", "adaptive_price", "listed_charges", "listed_price"]
 
-_LISTED = "All jobs are charged whole, since they were listed beforehand."
+_LISTED = "All jobs that can run are charged whole, since they were listed beforehand."
 
 
 @final

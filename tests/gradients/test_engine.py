@@ -198,6 +198,16 @@ def test_an_empty_batch_has_zero_sums():
     assert found.norms.shape == (0,)
 
 
+def test_a_loss_with_a_column_is_told_to_take_it_off():
+    model = torch.nn.Linear(6, 3).double()
+
+    def column(outputs, targets):
+        return loss(outputs, targets)[:, None]
+
+    with pytest.raises(UserError, match=r"shape \(7, 1\), expected \(7,\).*\n.*squeeze\(1\)"):
+        clipped_sum(model, column, *batch(), clip_norm=1.0)
+
+
 @pytest.mark.parametrize("name", ["mlp", "convolutional"])
 def test_a_scalar_loss_is_refused(name):
     with pytest.raises(UserError, match="one value per example"):

@@ -111,7 +111,7 @@ def test_a_sweep_that_is_stopped_is_closed_and_goes_on(dpexp, store, failing, tr
     assert parent.data.metrics["sweep/epsilon_all"] == _price_of_four()
     said = " ".join(capsys.readouterr().out.split())
     assert "1 did not, 1 did not begin." in said
-    assert "All jobs are charged whole, since they were listed beforehand." in said
+    assert "All jobs that can run are charged whole, since they were listed beforehand." in said
     client = store.client
     client.update_run(parent.info.run_id, status="RUNNING")  # as SIGKILL leaves them
     client.update_run(store.children(parent)[2].info.run_id, status="RUNNING")
