@@ -147,7 +147,7 @@ class _Trace(Interception):
         leaves = leaves_of((arguments, keywords))
         result = function(*arguments, **keywords)
         outputs = [leaf for leaf in leaves_of(result) if isinstance(leaf, Tensor)]
-        moved = moved_tensor(arguments, keywords) if may_move_rows(function) else None
+        moved = moved_tensor(function, arguments, keywords) if may_move_rows(function) else None
         keeps = partial(keeps_rows, function, arguments, keywords)
         order = order_of_dimensions(function, arguments, keywords)
         self.seen.append(_Seen(function, leaves, outputs, moved, keeps, order))

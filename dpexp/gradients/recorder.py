@@ -102,7 +102,7 @@ class Recorder(Interception):
         self, index: int, function: Function, arguments: Sequence[Any], keywords: Mapping[str, Any]
     ) -> None:
         """What order a call takes examples in may be a matter of their contents."""
-        dim, tensor = self._layout.rows[index], moved_tensor(arguments, keywords)
+        dim, tensor = self._layout.rows[index], moved_tensor(function, arguments, keywords)
         # A folded dimension is as long as B examples are, times what one has.
         if tensor.ndim <= dim or tensor.shape[dim] % self._batch_size:
             raise Unexpected("a batch dimension is not where it was")

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 from torch.utils import _pytree
 
 from dpexp.gradients.interception import Function, leaves_of
@@ -18,11 +19,13 @@ __all__ = ["keeps_rows", "may_move_rows", "moved_tensor", "order_of_dimensions"]
 
 # Where the dimension is among the arguments, and which it is if it is left out; None: all of them.
 _ALONG: Mapping[str, tuple[int, Any]] = {
+    "__reversed__": (1, 0),
     "chunk": (2, 0),
     "flip": (1, None),
     "fliplr": (1, 1),
     "flipud": (1, 0),
     "gather": (1, None),
+    "grid_sample": (9, (1, 2, 3, -1)),
     "index_add": (1, None),
     "index_copy": (1, None),
     "index_fill": (1, None),
@@ -45,6 +48,12 @@ _ALONG: Mapping[str, tuple[int, Any]] = {
     "unbind": (1, 0),
     "unsafe_chunk": (2, 0),
     "unsafe_split": (2, 0),
+}
+_LOOKUPS: Mapping[Function, int] = {  # where the table is among the arguments: it may be of examples
+    functional.embedding: 1,
+    functional.embedding_bag: 1,
+    torch.embedding: 0,
+    torch.embedding_bag: 0,
 }
 _SEVERAL = ("flip", "roll")  # dimensions may follow one by one
 _ANYWHERE = frozenset(
@@ -86,12 +95,13 @@ def order_of_dimensions(
 def may_move_rows(function: Function) -> bool:
     """Whether calls of the function have to be looked at, each time."""
     name = _name(function)
-    return name in _INDEXING or name in _ALONG or name in _ANYWHERE
+    return function in _LOOKUPS or name in _INDEXING or name in _ALONG or name in _ANYWHERE
 
 
-def moved_tensor(arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
+def moved_tensor(function: Function, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
     """The tensor whose entries such a call takes or sets."""
-    return arguments[0] if arguments else keywords.get("input")
+    place, name = (_LOOKUPS[function], "weight") if function in _LOOKUPS else (0, "input")
+    return arguments[place] if len(arguments) > place else keywords.get(name)
 
 
 def keeps_rows(
@@ -107,6 +117,8 @@ def keeps_rows(
         batch_size: B.
     """
     name = _name(function)
+    if function in _LOOKUPS:
+        return False
     if name in _INDEXING:
         return _INDEXING[name](dim, batch_size, *arguments)
     if name in _ANYWHERE:
@@ -117,7 +129,7 @@ def keeps_rows(
         given = arguments[place:] if name in _SEVERAL else arguments[place]
     given = default if given is None else given
     dims = _pytree.tree_leaves(given)
-    ndim = moved_tensor(arguments, keywords).ndim
+    ndim = moved_tensor(function, arguments, keywords).ndim
     return bool(dims) and all(isinstance(other, int) and other % ndim != dim for other in dims)
 
 

@@ -7,7 +7,7 @@ from torch import nn
 from dpexp.clipping import FlatClipping
 from dpexp.gradients import ClipGroup, check_model, clipped_sum, explain, grouped_clipped_sum
 from dpexp.gradients.loop import loop
-from dpexp.gradients.rows import keeps_rows, may_move_rows
+from dpexp.gradients.rows import keeps_rows, may_move_rows, moved_tensor
 from tests.gradients.models import assert_equal, loss, trainable
 
 
@@ -61,13 +61,18 @@ def rolled(rows, order):
     return rows.roll(0, 1) if int(order[0]) == 0 else rows.roll(int(order[0]), 0)
 
 
+def looked_up(rows, order):
+    """A table of examples."""
+    return nn.functional.embedding(order, rows.flatten(1)).view_as(rows)
+
+
 def halves(rows, order):
     return torch.cat([rows[int(order[0]) :], rows[: int(order[0])]])
 
 
 MOVES = [
     index, select, gather, along, matrix, set_rows, copied, assigned, one_by_one, only_if_needed, rolled,
-    halves,
+    halves, looked_up,
 ]  # fmt: skip
 
 
@@ -192,6 +197,9 @@ CALLS = {
     "h.sort()": lambda h: h.sort()[0],
     "h.split(2, 1)": lambda h: h.split(2, 1)[1],
     "h.topk(1)": lambda h: h.topk(1)[0],
+    "h.gather(1)": lambda h: h.gather(1, torch.zeros(4, 1, 5, dtype=torch.long)),
+    "h.unbind(2)": lambda h: h.unbind(2)[1],
+    "h.transpose": lambda h: h.transpose(1, 2),
     "h[0]": lambda h: h[0],
     "h[1:]": lambda h: h[1:],
     "h[::2]": lambda h: h[::2],
@@ -211,9 +219,11 @@ CALLS = {
     "h.narrow": lambda h: h.narrow(0, 0, 2),
     "h.unique()": lambda h: h.unique(),
     "h.repeat_interleave": lambda h: h.repeat_interleave(2, dim=0),
+    "reversed": lambda h: reversed(h),
+    "h.gather": lambda h: h.gather(0, ROWS[:, None, None]),
     "h.take": lambda h: h.take(ROWS),
 }  # fmt: skip
-STAY = 12
+STAY = 15
 
 
 class _Asked(torch.overrides.TorchFunctionMode):
@@ -223,7 +233,7 @@ class _Asked(torch.overrides.TorchFunctionMode):
 
     def __torch_function__(self, function, types, arguments=(), keywords=None):
         keywords = keywords or {}
-        if may_move_rows(function) and (arguments[0] if arguments else keywords["input"]) is self.rows:
+        if may_move_rows(function) and moved_tensor(function, arguments, keywords) is self.rows:
             self.answers.append(keeps_rows(function, arguments, keywords, 0, len(self.rows)))
         return function(*arguments, **keywords)
 
