@@ -170,6 +170,10 @@ def _training_rows(plan: PrivacyPlan) -> list[tuple[str, str]]:
     if plan.guarantee is not None:
         for group in plan.groups:
             rows.append((f"group {group.name}", _group_in_words(group)))
+        gaussian = getattr(plan.step(0).event, "gaussian", None)
+        if len(plan.groups) > 1 and gaussian is not None:
+            words = f"one release of σ = {gaussian.noise_multiplier:.4g}, which the accountant charges"
+            rows.append(("jointly", words))
     for lot in plan.lots:
         q = plan.step(0).lots[plan.lots.index(lot)].sampling_probability
         words = f"L = {lot.size.in_words}, q = L/N = {q:.6g}, N = {plan.num_examples:,}"

@@ -68,7 +68,10 @@ def make_trainer(
         trainer = _make(factory, plan.steps - first, callbacks, folder)
     except MisconfigurationException as error:
         keys = getattr(factory, "keywords", {})
-        raise _validate.UserError(f"trainer: {error}\nIts keys are {keys}.") from error
+        hint = (
+            "" if keys.get("accelerator", "auto") in ("auto", "cpu") else " trainer=auto takes what there is."
+        )
+        raise _validate.UserError(f"trainer: {error}\nIts keys are {keys}.{hint}") from error
     if type(trainer.profiler) is PassThroughProfiler:  # type: ignore[attr-defined]
         trainer.profiler = _Unprofiled()  # type: ignore[attr-defined]
     return trainer

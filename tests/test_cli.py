@@ -53,6 +53,8 @@ MISTAKES = [
     ([SMOKE, "+trainer.accumulate_grad_batches=2"], ["physical_batch_size"]),
     ([SMOKE, "trainer.precision=16-mixed"], ["trainer.precision", "32-true"]),
     ([SMOKE, "+trainer.profiler=simpel"], ["trainer: ", "'simple', 'advanced'", "'profiler': 'simpel'"]),
+    ([SMOKE, "trainer.accelerator=mps"], ["trainer: ", "trainer=auto takes what there is"]),
+    ([], ["privacy.steps = None", "+experiment=NAME"]),
     ([SMOKE, "trainer.devices=2"], ["trainer.devices = 2"]),
     ([SMOKE, "+trainer.limit_test_batches=0"], ["trainer.limit_test_batches"]),
     ([SMOKE, "trainer.val_check_interval=0.5"], ["trainer.val_check_interval = 0.5"]),

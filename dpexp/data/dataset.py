@@ -129,7 +129,10 @@ class Dataset(abc.ABC):
         flat = inputs.reshape(len(inputs), -1)
         if flat.shape[1] != self.dimensions:
             raise refuse(
-                "data.dimensions", self.dimensions, f"{flat.shape[1]}, the numbers in a row of {inputs_from}"
+                "data.dimensions",
+                self.dimensions,
+                f"{flat.shape[1]}, the numbers in a row of {inputs_from}",
+                "Of a table, data.inputs names the columns to take; without it, all but the target are.",
             )
         self._check_values(flat, inputs_from)
         self._check_labels(labels, labels_from)

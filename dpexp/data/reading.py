@@ -1,6 +1,7 @@
 """Where the rows of a lot are read: from tensors, or from a map-style data set by workers, ahead of use."""
 
 import contextlib
+import os
 import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -101,7 +102,7 @@ class ReadByWorkers(Store):
         Raises:
             UserError: If a row cannot be read, or is not what is declared; it is named.
         """
-        workers = self._rows.workers
+        workers = min(self._rows.workers, _processors())  # more only take turns, and torch warns of them
         loader: DataLoader[Any] = DataLoader(
             _Tasks(self._rows),
             sampler=((task, self._seed(task.position)) for task in tasks),
@@ -115,6 +116,10 @@ class ReadByWorkers(Store):
             if isinstance(inputs, str):
                 raise UserError(inputs)
             yield label, torch.from_numpy(inputs), torch.from_numpy(targets)
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def contents(examples: AnyExamples) -> Iterator[Any]:

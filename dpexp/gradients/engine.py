@@ -68,6 +68,10 @@ def grouped_clipped_sum(
     """
     if physical_batch_size is not None:
         _validate.integer("physical_batch_size", physical_batch_size, at_least=1)
+    for name, rows in {"inputs": inputs, "targets": targets}.items():
+        if not isinstance(rows, Tensor):
+            hint = "Of several inputs to a model, make one tensor, which the model takes apart."
+            raise _validate.refuse(f"type of {name}", type(rows).__name__, "one tensor of shape (B, …)", hint)
     total = len(inputs)
     if not total:
         return _empty(model, groups, inputs)

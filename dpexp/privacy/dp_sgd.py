@@ -199,8 +199,9 @@ class DPSGD:
 
     def _affordable(self, draft: PrivacyPlan) -> int:
         if self.epsilon is None and draft.steps_asked is None:
+            hint = "+experiment=NAME sets all that belongs together; python -m dpexp --help lists them."
             raise _validate.refuse(
-                "privacy.steps", None, "a number, or privacy.epochs or privacy.epsilon, to end training"
+                "privacy.steps", None, "a number, or privacy.epochs or privacy.epsilon, to end training", hint
             )
         assert draft.guarantee is not None
         account = draft.guarantee.charged_account(draft.guarantee.accountant)

@@ -247,3 +247,11 @@ def test_parameters_that_have_no_gradient_or_a_complex_one_are_refused_by_name(c
         model[0].weight = nn.Parameter(torch.zeros(3, 6, dtype=torch.complex64))
     with pytest.raises(UserError, match=r"0\.weight"):
         grouped_clipped_sum(model, loss, *batch(), [group])
+
+
+@pytest.mark.parametrize(
+    "inputs", [{"rows": torch.zeros(2, 6)}, torch.zeros(2, 6).numpy(), [torch.zeros(6)] * 2]
+)
+def test_inputs_that_are_not_one_tensor_are_refused(inputs):
+    with pytest.raises(UserError, match=r"type of inputs = .*expected one tensor"):
+        clipped_sum(nn.Linear(6, 3), loss, inputs, torch.zeros(2, dtype=torch.long), clip_norm=1.0)
