@@ -86,6 +86,15 @@ def test_the_table_shows_the_kind_of_every_figure(dpexp, outputs, capsys):
     assert width(outputs / "plans" / "mnist_medium.png") > 500
 
 
+def test_groups_on_one_lot_are_shown_with_the_noise_that_they_have_jointly(dpexp, outputs, capsys):
+    """The paper's σ = 4 of each of two layers is, to the accountant, 4/√2."""
+    layers = "privacy.layers={hidden:{parameters:hidden.*},output:{parameters:output.*}}"
+    assert dpexp("+experiment=smoke", "task=plan", "privacy.noise_multiplier=4", layers) == 0
+    assert "one release of σ = 2.828, which the accountant charges" in capsys.readouterr().out
+    assert dpexp("+experiment=smoke", "task=plan") == 0
+    assert "jointly" not in capsys.readouterr().out
+
+
 def test_a_plan_without_privacy_has_nothing_to_price(dpexp, outputs, capsys):
     assert dpexp("+experiment=smoke", "privacy=none", "task=plan") == 1
     assert "nothing to price" in capsys.readouterr().err
