@@ -226,7 +226,7 @@ class LotProgress(pl.Callback):
         if account is not None and account.accountant.quick:
             module.ledger.epsilon()
         if module.ledger.latest is not None:
-            parts.append(f"ε ≤ {module.ledger.latest.rounded_up(4)}")
+            parts.append(f"ε ≤ {module.ledger.latest.in_print}")
         if module.evaluation is not None and self._validation_privacy == "public":
             found = module.evaluation
             at = (

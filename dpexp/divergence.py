@@ -43,9 +43,7 @@ def _not_finite(model: nn.Module) -> str | None:
 
 def _message(module: DPModule, name: str) -> str:
     lots = module.ledger.lots
-    spent = (
-        "" if module.ledger.account is None else f" ε = {module.ledger.epsilon().rounded_up(4)} was spent."
-    )
+    spent = "" if module.ledger.account is None else f" ε = {module.ledger.epsilon().in_print} was spent."
     return (
         f"{name} is not finite after lot {lots} of {module.plan.steps}: training diverged and stops.{spent}"
         "\nLower optimizer.lr (or the start of its schedule): at each step the noise alone moves a parameter "

@@ -77,8 +77,7 @@ def _terms(guarantee: Guarantee, ledger: Ledger) -> str:
     found = [companion.epsilon() for companion in ledger.companions]
     losses = [bound for bound in found if bound.quantity is Quantity.REALIZED_LOSS]
     figures = "".join(
-        f" So far: {loss.rounded_up(4)} at δ = {loss.delta!r} (realized loss, {loss.kind})."
-        for loss in losses
+        f" So far: {loss.in_print} at δ = {loss.delta!r} (realized loss, {loss.kind})." for loss in losses
     )
     return f"{guarantee.terms.statement}{figures}"
 

@@ -105,6 +105,11 @@ class PrivacyBound(float):
         """Accountants that may prove a smaller figure than this one's does with its orders."""
         return "pld" if str(self.accountant).startswith("rdp") else "rdp or pld"
 
+    @property
+    def in_print(self) -> str:
+        """Rounded up to four digits behind the point, as tables have it; fewer where it is 10 or more."""
+        return self.rounded_up(4 if self < 1 else 5)
+
     def rounded_up(self, digits: int) -> str:
         """The figure for print: at most `digits` >= 1 significant digits; reads back as no less.
 

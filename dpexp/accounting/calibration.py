@@ -95,7 +95,7 @@ def largest_sampling_probability(epsilon_at: Callable[[float], float], epsilon: 
 def in_words(epsilon: float) -> str:
     """An ε for an error text, rounded up, with its kind where it has one."""
     if isinstance(epsilon, PrivacyBound):
-        return f"{epsilon.rounded_up(4)} ({epsilon.kind}, accountant {epsilon.accountant})"
+        return f"{epsilon.in_print} ({epsilon.kind}, accountant {epsilon.accountant})"
     return f"{epsilon:.4g}"
 
 

@@ -45,7 +45,6 @@ NOT_COVERED = (
 )
 
 _CLOSE_ENOUGH = 0.01  # an estimate may be quoted beside a certified figure within 1 %
-_DIGITS = 4
 
 
 def without_amplification(event: Event, *, delta: float, relation: Relation) -> PrivacyBound:
@@ -166,7 +165,7 @@ class Statement:
         if self.estimate is not None:
             beside = f" The accountant {self.estimate.accountant} estimates {float(self.estimate):.4g}."
         return (
-            f"ε = {bound.rounded_up(_DIGITS)} at δ = {bound.delta!r}, for {bound.relation.in_words}: a "
+            f"ε = {bound.in_print} at δ = {bound.delta!r}, for {bound.relation.in_words}: a "
             f"proven upper bound ({bound.kind}, accountant {bound.accountant}).{beside}{self._delta_note}"
         )
 
@@ -196,7 +195,7 @@ class Statement:
             return f"Lots: {self.sampler}. It is not assumed that lots are secret."
         return (
             f"Assumed: {self.sampler}, and nobody but the curator knows which rows were in which lot. If "
-            f"that fails, and {self.failed_sampling}, what remains proven is ε = {worse.rounded_up(_DIGITS)} "
+            f"that fails, and {self.failed_sampling}, what remains proven is ε = {worse.in_print} "
             f"at the same δ ({worse.kind}, accountant {worse.accountant})."
         )
 

@@ -82,7 +82,7 @@ def _figure(selection: Selection) -> str:
     assert whole.kind is Kind.CERTIFIED
     warning = delta_warning(selection.delta, selection.experiment.data.num_examples)
     return (
-        f"ε = {whole.rounded_up(4)} at δ = {selection.delta!r}, for {selection.relation.in_words}: a proven "
+        f"ε = {whole.in_print} at δ = {selection.delta!r}, for {selection.relation.in_words}: a proven "
         f"upper bound ({whole.kind}, accountant {whole.accountant}) for the whole selection, whatever its "
         f"trials came to.{f' {warning}' if warning else ''}"
     )
@@ -104,7 +104,7 @@ def _procedure(selection: Selection) -> str:
         f"{len(selection.candidates):,} declared ones, with randomness of its own; one that failed counts as "
         f"the worst and was not repeated. Only the best by {selection.score.metric}, a figure of rows "
         "declared public, is released. One trial alone costs at most"
-        f" ε = {cost.trial.rounded_up(4)} at the same δ, whichever its point; the price of the "
+        f" ε = {cost.trial.in_print} at the same δ, whichever its point; the price of the "
         f"selection is that of Papernot and Steinke (2022), arXiv 2110.03620, {law.theorem}."
     )
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from dpexp.accounting.bounds import Kind, PrivacyBound, Quantity
 from dpexp.accounting.events import Relation
+from dpexp.console import shown_up
 
 quick = settings(max_examples=200, deadline=None, derandomize=True)
 
@@ -67,6 +68,16 @@ def test_a_figure_from_the_last_order_says_so_and_which_accountants_have_more():
     for accountant, tighter in (("moments", "rdp or pld"), ("rdp", "pld")):
         last = bound(1, order=32, saturated=True).described(accountant=accountant)
         assert last.warning.endswith(f"Set accountant={tighter}.")
+
+
+@pytest.mark.parametrize(
+    ("value", "words"), [(1.0773258, "1.0774"), (0.70567, "0.7057"), (2.0, "2"), (12.34567, "12.346")]
+)
+def test_a_figure_in_print_agrees_with_tables_of_four_decimals(value, words):
+    found = bound(value).in_print
+    assert found == words
+    assert float(found) >= value
+    assert value >= 10 or float(shown_up(value)) == float(found)
 
 
 @pytest.mark.parametrize("bad", [-1e-300, math.nan, -math.inf])

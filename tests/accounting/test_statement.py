@@ -47,7 +47,7 @@ def figure(value, kind=Kind.ESTIMATE, **attributes):
 def test_the_statement_says_everything_it_must():
     text = str(guarantee(not_covered=("the learning curve on the dashboard",)))
     for part in (
-        "ε = 1.259 at δ = 1e-05",  # rounded up
+        "ε = 1.2586 at δ = 1e-05",  # rounded up
         "adding or removing one example",
         "certified",
         "accountant moments",
