@@ -107,8 +107,8 @@ class PrivacyBound(float):
 
     @property
     def in_print(self) -> str:
-        """Rounded up to four digits behind the point, as tables have it; fewer where it is 10 or more."""
-        return self.rounded_up(4 if self < 1 else 5)
+        """Rounded up to four digits behind the point, as tables have it, and fewer from 10 on."""
+        return self.rounded_up(5 if 1 <= self < 10 else 4)
 
     def rounded_up(self, digits: int) -> str:
         """The figure for print: at most `digits` >= 1 significant digits; reads back as no less.
