@@ -8,13 +8,13 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from functools import partial
 from typing import final
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.graph import GradientEdge, Node
+from torch.autograd.graph import Node
 
+from dpexp.gradients.backward import Place, RowNorms, backward, unlike_weights
 from dpexp.gradients.batch import in_full
 from dpexp.gradients.clipped import (
     ClipGroup,
@@ -56,12 +56,12 @@ def book_keeping(
     del outputs
     device = inputs.device.type
     with torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext():
-        found = _differentiate(losses, recorder, parameters)
+        found = _differentiate(losses, recorder, parameters, layout.rowwise)
         return _clip(groups, found, losses.detach(), parameters)
 
 
 def _differentiate(
-    losses: Tensor, recorder: Recorder, parameters: Mapping[str, nn.Parameter]
+    losses: Tensor, recorder: Recorder, parameters: Mapping[str, nn.Parameter], rowwise: bool
 ) -> Mapping[Source, PerExample]:
     if losses.grad_fn is None:
         return {}
@@ -70,9 +70,31 @@ def _differentiate(
         name: graph.leaf(parameter) for name, parameter in parameters.items()
     }
     graph.prove(recorder.recorded.values(), {**leaves, **recorder.derived})
+    places = _places(recorder, graph)
     books = _Books(recorder, graph)
-    books.receive_from(losses, graph)
+    if rowwise:
+        backward(losses, torch.ones_like(losses), graph, places, books.enter)
+        return books.close()
+    norms, weighted, weights = RowNorms(), RowNorms(), unlike_weights(losses)
+
+    def enter(place: Place, gradient: Tensor) -> None:
+        norms.note(place, gradient)
+        books.enter(place, gradient)
+
+    backward(losses, torch.ones_like(losses), graph, places, enter, keep=True)
+    backward(losses, weights, graph, places, weighted.note)
+    norms.prove(weighted.norms, weights)
     return books.close()
+
+
+def _places(recorder: Recorder, graph: Graph) -> list[Place]:
+    """The results on which the losses depend, of calls that see examples."""
+    return [
+        Place(index, i, edge, call.shapes[i], batch)
+        for index, call in recorder.recorded.items()
+        for i, (edge, batch) in enumerate(zip(call.edges, call.operation.results, strict=True))
+        if batch is not None and graph.reaches(edge.node)
+    ]
 
 
 @final
@@ -95,31 +117,6 @@ class _Books:
             }
         )
 
-    def receive_from(self, losses: Tensor, graph: Graph) -> None:
-        """One backward pass, down to the lowest outputs and no further."""
-        places = [
-            (index, i, edge)
-            for index, call in self._calls.items()
-            if not call.operation.derives
-            for i, edge in enumerate(call.edges)
-            if graph.reaches(edge.node)
-        ]
-        lowest = graph.lowest({edge.node for _, _, edge in places})
-        ends = [place for place in places if place[2].node in lowest]
-        handles = [
-            edge.node.register_prehook(partial(self._arrive, index, i, edge))
-            for index, i, edge in places
-            if edge.node not in lowest
-        ]
-        try:
-            edges = [edge for _, _, edge in ends]
-            found = torch.autograd.grad(losses, edges, torch.ones_like(losses)) if edges else ()
-        finally:
-            for handle in handles:
-                handle.remove()
-        for (index, i, _), gradient in zip(ends, found, strict=True):
-            self._enter(index, i, gradient)
-
     def close(self) -> Mapping[Source, PerExample]:
         """The sum of the entries of each source; those of derived tensors go to what they derive from."""
         for index in sorted(self._calls, reverse=True):
@@ -132,25 +129,19 @@ class _Books:
                         self._post(call.finish.pull_back(total(entries).whole(), i))
         return {source: total(entries) for source, entries in self._entries.items()}
 
-    def _arrive(
-        self, index: int, output: int, edge: GradientEdge, gradients: tuple[Tensor | None, ...]
-    ) -> None:
-        gradient = gradients[edge.output_nr]
-        if gradient is not None:
-            self._enter(index, output, gradient)
-
-    def _enter(self, index: int, output: int, gradient: Tensor) -> None:
-        call = self._calls[index]
-        arrived = self._arrived.setdefault(index, {})
-        arrived[output] = gradient.view(call.shapes[output])
-        if len(arrived) < self._expected[index]:
+    def enter(self, place: Place, gradient: Tensor) -> None:
+        """The gradient at one result of a call; with its last, the call's rule is applied."""
+        call = self._calls[place.index]
+        arrived = self._arrived.setdefault(place.index, {})
+        arrived[place.output] = gradient
+        if len(arrived) < self._expected[place.index]:
             return
-        full = self._arrived.pop(index)
+        full = self._arrived.pop(place.index)
         gradients = [
             full[i] if i in full else gradient.new_zeros(shape) for i, shape in enumerate(call.shapes)
         ]
         self._post(call.finish(gradients))
-        del self._calls[index]  # and what its rule has kept
+        del self._calls[place.index]  # and what its rule has kept
 
     def _post(self, entries: Mapping[Source, PerExample]) -> None:
         for source, entry in entries.items():

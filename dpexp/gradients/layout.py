@@ -6,9 +6,9 @@ batch. No private row is used, and the result is kept for later steps, which che
 """
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -18,8 +18,8 @@ from torch.nn import functional
 
 from dpexp import _validate
 from dpexp.gradients.batch import Batch
-from dpexp.gradients.interception import Function, Interception, leaves_of
-from dpexp.gradients.rows import keeps_rows, may_move_rows, moved_tensor, order_of_dimensions
+from dpexp.gradients.interception import Function, Interception, leaves_of, tensors_of
+from dpexp.gradients.rows import Seen, leaves_rows, order_of_dimensions, varying
 
 __all__ = ["Layout", "Operation", "Source", "Unexpected", "layout_of", "renewed_layout"]
 
@@ -61,16 +61,15 @@ class Layout:
     Attributes:
         operations: The calls that use parameters, by number of call.
         functions: What is called, by number of call.
-        rows: By number of call, the dimension that counts examples in the tensor whose entries it takes or
-            sets, and which it must leave in their rows.
         orders: By number of call, the order that it brings dimensions into.
+        rowwise: Whether no call can move an example to another row; else each pass has to prove it.
         reason: Why there is no such list; empty if there is.
     """
 
     operations: Mapping[int, Operation] = field(default_factory=dict)
     functions: Sequence[Function] = ()
-    rows: Mapping[int, int] = field(default_factory=dict)
     orders: Mapping[int, Sequence[Any]] = field(default_factory=dict)
+    rowwise: bool = False
     reason: str = ""
 
 
@@ -119,38 +118,22 @@ def _find(model: nn.Module, inputs: Tensor, trained: Sequence[str]) -> Layout:
         return Layout(reason=f"the model does not run on rows of zeros: {error}")
 
 
-@dataclass(frozen=True)
-class _Seen:
-    function: Function
-    leaves: list[Any]
-    outputs: list[Tensor]
-    moved: Any  # the tensor whose entries are taken or set, if the function does so
-    keeps: Callable[[int, int], bool]  # whether rows along a dimension of it stay where they are
-    order: Sequence[Any] | None
-
-    @property
-    def tensors(self) -> list[Any]:
-        """The leaves, then the outputs."""
-        return [*self.leaves, *self.outputs]
-
-
 class _Trace(Interception):
     def __init__(self, names: Mapping[int, str]) -> None:
         super().__init__()
         self._names = names
-        self.seen: list[_Seen] = []  # holds every tensor, so that no id is used twice
+        self.seen: list[Seen] = []  # holds every tensor, so that no id is used twice
 
     def observe(
         self, index: int, function: Function, arguments: Sequence[Any], keywords: Mapping[str, Any]
     ) -> Any:
         self._refuse_max_norm(function, arguments, keywords)
         leaves = leaves_of((arguments, keywords))
+        shapes = [leaf.shape if isinstance(leaf, Tensor) else None for leaf in leaves]  # it may change them
         result = function(*arguments, **keywords)
-        outputs = [leaf for leaf in leaves_of(result) if isinstance(leaf, Tensor)]
-        moved = moved_tensor(function, arguments, keywords) if may_move_rows(function) else None
-        keeps = partial(keeps_rows, function, arguments, keywords)
-        order = order_of_dimensions(function, arguments, keywords)
-        self.seen.append(_Seen(function, leaves, outputs, moved, keeps, order))
+        outputs = tensors_of(result)
+        shapes += [output.shape for output in outputs]
+        self.seen.append(Seen(function, arguments, keywords, leaves, outputs, shapes))
         return result
 
     def _refuse_max_norm(
@@ -171,7 +154,16 @@ class _Trace(Interception):
             )
 
 
-def _trace(model: nn.Module, inputs: Tensor) -> list[_Seen]:
+@dataclass(frozen=True)
+class _Run:
+    """The calls of one pass, the ids of the tensors that it began with, and what it returned."""
+
+    seen: Sequence[Seen]
+    known: Set[int]
+    returned: Sequence[Tensor]
+
+
+def _trace(model: nn.Module, inputs: Tensor) -> _Run:
     # Buffers and counters of the copy may change; the parameters are the model's own.
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     shared: dict[int, Any] = {id(parameter): parameter for parameter in model.parameters()}
@@ -179,9 +171,9 @@ def _trace(model: nn.Module, inputs: Tensor) -> list[_Seen]:
     devices = [inputs.device] if inputs.device.type == "cuda" else []
     with torch.random.fork_rng(devices), torch.enable_grad(), _Trace(names) as trace:
         torch.manual_seed(0)  # dropout masks are then the same each time
-        trial(inputs)
-    seen: list[_Seen] = trace.seen
-    return seen
+        returned = tensors_of(trial(inputs))
+    known = {id(inputs), *map(id, trial.parameters()), *map(id, trial.buffers())}
+    return _Run(trace.seen, known, returned)
 
 
 class _Comparison:
@@ -190,17 +182,15 @@ class _Comparison:
     def __init__(self, model: nn.Module, inputs: Tensor, names: Mapping[int, str]) -> None:
         self._model, self._names = model, names
         self._rows = torch.zeros(3, *inputs.shape[1:], dtype=inputs.dtype, device=inputs.device)
-        self._small, self._large = _trace(model, self._rows[:2]), _trace(model, self._rows)
+        self._run = _trace(model, self._rows[:2])
+        self._small, self._large = self._run.seen, _trace(model, self._rows).seen
 
     def layout(self) -> Layout:
         if [call.function for call in self._small] != [call.function for call in self._large]:
             raise _Unclear("the model calls other functions for another batch size")
         sources: dict[int, Source] = dict(self._names)
-        operations, rows = {}, {}
+        operations = {}
         for index, call in enumerate(self._small):
-            self._check_shapes(index)
-            if (dim := self._moved(index)) is not None:
-                rows[index] = dim
             used = {i: sources[id(leaf)] for i, leaf in enumerate(call.leaves) if id(leaf) in sources}
             new = [output for output in call.outputs if output.requires_grad and id(output) not in sources]
             if not used or not new:
@@ -208,28 +198,28 @@ class _Comparison:
             operations[index] = operation = self._operation(index, used)
             if operation.derives:
                 sources |= {id(output): (index, i) for i, output in enumerate(call.outputs)}
-        orders = {i: call.order for i, call in enumerate(self._small) if call.order is not None}
-        return Layout(operations, [call.function for call in self._small], rows, orders)
+        orders = {
+            index: order
+            for index, call in enumerate(self._small)
+            if (order := order_of_dimensions(call.function, call.arguments, call.keywords)) is not None
+        }
+        return Layout(operations, [call.function for call in self._small], orders, self._rowwise())
 
-    def _check_shapes(self, index: int) -> None:
-        """No tensor has the batch twice, as a matrix that could move examples has."""
-        for small, large in zip(self._small[index].outputs, self._large[index].outputs, strict=True):
-            dims = [dim for dim, (a, b) in enumerate(zip(small.shape, large.shape, strict=True)) if a != b]
-            if len(dims) > 1 or any(3 * small.shape[dim] != 2 * large.shape[dim] for dim in dims):
-                raise _Unclear(
-                    f"{self._small[index].function.__name__} returns a tensor for pairs of examples"
-                )
+    def _rowwise(self) -> bool:
+        """Whether every call is known to leave examples in their rows, and none was hidden.
 
-    def _moved(self, index: int) -> int | None:
-        """The batch dimension of the tensor whose entries a call takes or sets; None if there is none."""
-        small, large = self._small[index], self._large[index]
-        if not isinstance(small.moved, Tensor):
-            return None
-        pairs = enumerate(zip(small.moved.shape, large.moved.shape, strict=True))
-        dim = next((dim for dim, (a, b) in pairs if a != b), None)
-        if dim is not None and not (small.keeps(dim, 2) and large.keeps(dim, 3)):
-            raise _Unclear(f"{small.function.__name__} takes or moves examples of a batch")
-        return dim
+        What no torch function sees (`autograd.Function`, `torch.ops`) gives a tensor that comes from nowhere.
+        """
+        known = set(self._run.known)
+        for small, large in zip(self._small, self._large, strict=True):
+            for leaf, *shapes in zip(small.leaves, small.shapes, large.shapes, strict=False):
+                of_examples = isinstance(leaf, Tensor) and (leaf.requires_grad or varying(*shapes))
+                if of_examples and id(leaf) not in known:
+                    return False
+            if not leaves_rows(small, large):
+                return False
+            known.update(map(id, small.outputs))
+        return all(id(output) in known for output in self._run.returned)
 
     def _operation(self, index: int, sources: Mapping[int, Source]) -> Operation:
         call, name = self._small[index], next(iter(sources.values()))
@@ -243,10 +233,10 @@ class _Comparison:
         return found
 
     def _batch(self, index: int, place: int, name: Source) -> Batch | None:
-        small, large = (run[index].tensors[place] for run in (self._small, self._large))
-        if not isinstance(small, Tensor) or small.shape == large.shape:
+        small, large = (run[index].shapes[place] for run in (self._small, self._large))
+        if small is None or large is None or small == large:
             return None
-        pairs = list(zip(small.shape, large.shape, strict=True))
+        pairs = list(zip(small, large, strict=True))
         dims = [dim for dim, (a, b) in enumerate(pairs) if a != b]
         fold = pairs[dims[0]][0] // 2
         if len(dims) != 1 or pairs[dims[0]] != (2 * fold, 3 * fold):
@@ -266,7 +256,7 @@ class _Comparison:
         raise _Unclear(f"a use of {name} folds the batch into another dimension")
 
     @cached_property
-    def _pair(self) -> tuple[list[_Seen], list[_Seen]]:
+    def _pair(self) -> tuple[Sequence[Seen], Sequence[Seen]]:
         """Two forward passes that differ in the first example."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
@@ -274,4 +264,4 @@ class _Comparison:
         rows = rows.to(self._rows)
         others = rows.clone()
         others[0] = 1 - others[0]
-        return _trace(self._model, rows), _trace(self._model, others)
+        return _trace(self._model, rows).seen, _trace(self._model, others).seen

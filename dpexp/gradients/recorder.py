@@ -12,7 +12,7 @@ from torch.utils import _pytree
 from dpexp.gradients.batch import Batch
 from dpexp.gradients.interception import Function, Interception, leaves_of, tensors_of
 from dpexp.gradients.layout import Layout, Operation, Source, Unexpected
-from dpexp.gradients.rows import keeps_rows, moved_tensor, order_of_dimensions
+from dpexp.gradients.rows import order_of_dimensions
 from dpexp.gradients.rules import RULES, Finish, Generic, Use, generic
 
 __all__ = ["Call", "Recorder"]
@@ -67,8 +67,6 @@ class Recorder(Interception):
         if index >= len(self._layout.functions) or function != self._layout.functions[index]:
             function(*arguments, **keywords)  # it may be the end of a `torch.no_grad()`
             raise Unexpected("the model calls other functions than before")
-        if index in self._layout.rows:
-            self._expect_rows(index, function, arguments, keywords)
         order = self._layout.orders.get(index)
         if order is not None and order != order_of_dimensions(function, arguments, keywords):
             raise Unexpected("the model orders dimensions in another way than before")
@@ -97,17 +95,6 @@ class Recorder(Interception):
         """Checks the number of calls."""
         if self._failed or self.calls != len(self._layout.functions):
             raise Unexpected("the model calls other functions than before")
-
-    def _expect_rows(
-        self, index: int, function: Function, arguments: Sequence[Any], keywords: Mapping[str, Any]
-    ) -> None:
-        """What order a call takes examples in may be a matter of their contents."""
-        dim, tensor = self._layout.rows[index], moved_tensor(function, arguments, keywords)
-        # A folded dimension is as long as B examples are, times what one has.
-        if tensor.ndim <= dim or tensor.shape[dim] % self._batch_size:
-            raise Unexpected("a batch dimension is not where it was")
-        if not keeps_rows(function, arguments, keywords, dim, self._batch_size):
-            raise Unexpected(f"{function.__name__} takes or moves examples of a batch")
 
     def _expect(self, operation: Operation, leaves: Sequence[Any]) -> None:
         same = len(leaves) == len(operation.batches)

@@ -1,182 +1,242 @@
-"""Whether a call leaves every example in its row.
+"""Whether a call is known to leave every example in its row.
 
 Rules pair row i of one layer's input with row i of another's, so rows may not change places in between: not
-even where they are put back later, nor by an order that only some contents bring about (sorting by length). A
-model that moves rows goes to `torch.func`, which sees one example at a time.
+even where they are put back later, nor by an order that only some contents bring about (sorting by length).
+Listed here are calls that cannot do so, whatever the contents. A model with any other call is not refused:
+each of its passes is proven instead (`book_keeping`), which takes a second backward pass.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, final
 
-import torch
-from torch import Tensor
-from torch.nn import functional
+from torch import Size, Tensor
 from torch.utils import _pytree
 
 from dpexp.gradients.interception import Function, leaves_of
 
-__all__ = ["keeps_rows", "may_move_rows", "moved_tensor", "order_of_dimensions"]
-
-# Where the dimension is among the arguments, and which it is if it is left out; None: all of them.
-_ALONG: Mapping[str, tuple[int, Any]] = {
-    "__reversed__": (1, 0),
-    "chunk": (2, 0),
-    "flip": (1, None),
-    "fliplr": (1, 1),
-    "flipud": (1, 0),
-    "gather": (1, None),
-    "grid_sample": (9, (1, 2, 3, -1)),
-    "index_add": (1, None),
-    "index_copy": (1, None),
-    "index_fill": (1, None),
-    "index_reduce": (1, None),
-    "index_select": (1, None),
-    "narrow": (1, None),
-    "repeat_interleave": (2, None),
-    "roll": (2, None),
-    "rot90": (2, (0, 1)),
-    "scatter": (1, None),
-    "scatter_add": (1, None),
-    "scatter_reduce": (1, None),
-    "select": (1, None),
-    "sort": (1, -1),
-    "split": (2, 0),
-    "split_with_sizes": (2, 0),
-    "take_along_dim": (2, None),
-    "tensor_split": (2, 0),
-    "topk": (2, -1),
-    "unbind": (1, 0),
-    "unsafe_chunk": (2, 0),
-    "unsafe_split": (2, 0),
-}
-_LOOKUPS: Mapping[Function, int] = {  # where the table is among the arguments: it may be of examples
-    functional.embedding: 1,
-    functional.embedding_bag: 1,
-    torch.embedding: 0,
-    torch.embedding_bag: 0,
-}
-_SEVERAL = ("flip", "roll")  # dimensions may follow one by one
-_ANYWHERE = frozenset(
-    {
-        "__array__",
-        "apply",
-        "as_strided",
-        "dsplit",
-        "hsplit",
-        "index_put",
-        "map",
-        "masked_scatter",
-        "masked_select",
-        "msort",
-        "numpy",
-        "put",
-        "resize",
-        "take",
-        "tolist",
-        "unique",
-        "unique_consecutive",
-        "vsplit",
-    }
-)
+__all__ = ["Seen", "leaves_rows", "order_of_dimensions", "varying"]
 
 
-_ORDERS = frozenset({"movedim", "moveaxis", "permute", "swapaxes", "swapdims", "transpose"})
+@final
+@dataclass(frozen=True)
+class Seen:
+    """One call of a forward pass.
+
+    Attributes:
+        function: What was called.
+        arguments: With what.
+        keywords: Likewise.
+        leaves: The leaves of both.
+        outputs: The tensors that it returned.
+        shapes: Of the leaves before the call and of the outputs after it; None of what is no tensor.
+    """
+
+    function: Function
+    arguments: Sequence[Any]
+    keywords: Mapping[str, Any]
+    leaves: Sequence[Any]
+    outputs: Sequence[Tensor]
+    shapes: Sequence[Size | None]
+
+    @property
+    def tensors(self) -> list[Any]:
+        """The leaves, then the outputs."""
+        return [*self.leaves, *self.outputs]
+
+    @cached_property
+    def name(self) -> str:
+        """The function's, without the sign of what works in place."""
+        name = str(getattr(self.function, "__name__", ""))
+        return name if name.startswith("__") else name.rstrip("_")
+
+    def argument(self, place: int, *names: str, default: Any = None) -> Any:
+        """An argument by its place or by one of its names."""
+        for name in names:
+            if name in self.keywords:
+                return self.keywords[name]
+        return self.arguments[place] if len(self.arguments) > place else default
 
 
 def order_of_dimensions(
     function: Function, arguments: Sequence[Any], keywords: Mapping[str, Any]
 ) -> Sequence[Any] | None:
     """What such a call says of dimensions, where it reorders them: the same in every pass."""
-    if _name(function) not in _ORDERS:
+    if str(getattr(function, "__name__", "")).rstrip("_") not in _ORDERS:
         return None
     return [leaf for leaf in leaves_of((arguments, keywords)) if not isinstance(leaf, Tensor)]
 
 
-def may_move_rows(function: Function) -> bool:
-    """Whether calls of the function have to be looked at, each time."""
-    name = _name(function)
-    return function in _LOOKUPS or name in _INDEXING or name in _ALONG or name in _ANYWHERE
+def varying(small: Size | None, large: Size | None) -> list[int]:
+    """The dimensions in which a tensor of two examples differs from that of three."""
+    if small is None or large is None or len(small) != len(large):
+        return []
+    return [dim for dim, (a, b) in enumerate(zip(small, large, strict=True)) if a != b]
 
 
-def moved_tensor(function: Function, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
-    """The tensor whose entries such a call takes or sets."""
-    place, name = (_LOOKUPS[function], "weight") if function in _LOOKUPS else (0, "input")
-    return arguments[place] if len(arguments) > place else keywords.get(name)
-
-
-def keeps_rows(
-    function: Function, arguments: Sequence[Any], keywords: Mapping[str, Any], dim: int, batch_size: int
-) -> bool:
-    """Whether such a call leaves the examples, along `dim` of its tensor, where they are.
-
-    Args:
-        function: One of those that `may_move_rows`.
-        arguments: What it is called with.
-        keywords: Likewise.
-        dim: The dimension that counts examples.
-        batch_size: B.
-    """
-    name = _name(function)
-    if function in _LOOKUPS:
+def leaves_rows(small: Seen, large: Seen) -> bool:
+    """Whether a call, seen with two and with three examples, cannot move an example, whatever it contains."""
+    places = [varying(*shapes) for shapes in zip(small.shapes, large.shapes, strict=True)]
+    ranks = [len(shape or ()) for shape in small.shapes]
+    if ranks != [len(shape or ()) for shape in large.shapes]:
         return False
-    if name in _INDEXING:
-        return _INDEXING[name](dim, batch_size, *arguments)
-    if name in _ANYWHERE:
+    found = [_Place(i, dims[0], ranks[i]) for i, dims in enumerate(places) if dims]
+    inputs = [place for place in found if place.index < len(small.leaves)]
+    outputs = found[len(inputs) :]
+    if not inputs:  # of parameters and of numbers: the same for all contents
+        return True
+    if any(len(dims) > 1 for dims in places) or len(outputs) < len(small.outputs):
         return False
-    place, default = _ALONG[name]
-    given = keywords.get("dim", keywords.get("dims"))
-    if given is None and len(arguments) > place:
-        given = arguments[place:] if name in _SEVERAL else arguments[place]
-    given = default if given is None else given
-    dims = _pytree.tree_leaves(given)
-    ndim = moved_tensor(function, arguments, keywords).ndim
-    return bool(dims) and all(isinstance(other, int) and other % ndim != dim for other in dims)
+    check = _CHECKS.get(small.name)
+    return check is not None and check(small, inputs, outputs)
 
 
-def _taking_keeps(dim: int, batch_size: int, tensor: Tensor, index: Any) -> bool:
-    found, _ = _at(dim, tensor, index)
-    if isinstance(found, slice):
-        return found == slice(None)
-    if not isinstance(found, Tensor) or found.dtype in (torch.bool, torch.uint8) or not found.ndim:
+@dataclass(frozen=True)
+class _Place:
+    """Where the examples are in one of a call's tensors."""
+
+    index: int
+    dim: int
+    rank: int
+
+    @property
+    def from_last(self) -> int:
+        return self.rank - self.dim
+
+
+_Places = Sequence[_Place]
+_Check = Callable[[Seen, _Places, _Places], bool]
+
+
+def _no_tensor(call: Seen, inputs: _Places, outputs: _Places) -> bool:
+    return not outputs
+
+
+def _elementwise(call: Seen, inputs: _Places, outputs: _Places) -> bool:
+    """Broadcasting counts dimensions from the last."""
+    return len({place.from_last for place in (*inputs, *outputs)}) == 1
+
+
+def _first(call: Seen, inputs: _Places, outputs: _Places) -> bool:
+    """Layers of channels and images: examples come first, and in one argument only."""
+    return len(inputs) == 1 and all(place.dim == 0 for place in (*inputs, *outputs))
+
+
+def _not_last(call: Seen, inputs: _Places, outputs: _Places) -> bool:
+    """A linear layer: the last dimension of its input is contracted, the others stay."""
+    [place, *others] = inputs
+    return not others and place.dim == outputs[0].dim < place.rank - 1
+
+
+def _normalized(call: Seen, inputs: _Places, outputs: _Places) -> bool:
+    """The last dimensions are normalized; scale and shift have no examples."""
+    width = len(_pytree.tree_leaves(call.argument(1, "normalized_shape")))
+    return len(inputs) == 1 and inputs[0].dim == outputs[0].dim < inputs[0].rank - width
+
+
+def _table(call: Seen, inputs: _Places, outputs: _Places) -> bool:
+    """Looked up by examples, in a table that is of none."""
+    [place, *others] = inputs
+    return not others and place.dim == outputs[0].dim and place.rank + 1 == outputs[0].rank
+
+
+def _product(call: Seen, inputs: _Places, outputs: _Places) -> bool:
+    """Matrices: no dimension of examples is contracted, and all have them in the same place."""
+    if len(call.arguments) != 2 or len({place.from_last for place in (*inputs, *outputs)}) != 1:
         return False
-    if len(found) != batch_size or tensor.shape[dim] != batch_size:
+    # Of the left matrix, the rows stay in their places too.
+    return all(place.from_last > 2 or (place.from_last == 2 and place.index == 0) for place in inputs)
+
+
+def _attention(call: Seen, inputs: _Places, outputs: _Places) -> bool:
+    """Queries, keys and values with examples before positions; a mask may have them too."""
+    return _elementwise(call, inputs, outputs) and inputs[0].from_last > 2
+
+
+def _reshaped(call: Seen, inputs: _Places, outputs: _Places) -> bool:
+    """By sizes and orders that no content can enter: where they scramble examples, any rows show it."""
+    return len(inputs) == 1
+
+
+def _along(place: int, default: Any = None) -> _Check:
+    """Calls along dimensions, which may not be that of the examples."""
+
+    def check(call: Seen, inputs: _Places, outputs: _Places) -> bool:
+        dims = _pytree.tree_leaves(call.argument(place, "dim", "axis", default=default))
+        known = bool(dims) and all(type(dim) is int for dim in dims)
+        return known and all(dim % own.rank != own.dim for dim in dims for own in inputs)
+
+    return check
+
+
+def _joined(call: Seen, inputs: _Places, outputs: _Places) -> bool:
+    """Tensors side by side, with examples in the same place."""
+    return len({place.dim for place in inputs}) == 1 and _along(1, 0)(call, inputs, outputs)
+
+
+def _stacked(call: Seen, inputs: _Places, outputs: _Places) -> bool:
+    """Along a new dimension."""
+    return len({place.dim for place in inputs}) == 1
+
+
+def _indexed(call: Seen, inputs: _Places, outputs: _Places) -> bool:
+    """Entries of each example by whole numbers and slices; of the examples, all."""
+    index = call.argument(1)
+    parts = [part for part in (index if isinstance(index, tuple) else (index,)) if part is not None]
+    if any(part is not Ellipsis and type(part) not in (int, slice) for part in parts):
         return False
-    # Any order is right that is none: `h[torch.arange(B), last]`.
-    own = torch.arange(batch_size, device=found.device).view(-1, *[1] * (found.ndim - 1))
-    return bool((found == own).all())
+    if Ellipsis in parts:
+        at = parts.index(Ellipsis)
+        parts[at : at + 1] = [slice(None)] * (inputs[0].rank - len(parts) + 1)
+    dim = inputs[0].dim
+    return len(inputs) == 1 and (dim >= len(parts) or parts[dim] == slice(None))
 
 
-def _setting_keeps(dim: int, batch_size: int, tensor: Tensor, index: Any, value: Any) -> bool:
-    found, rest = _at(dim, tensor, index)
-    if isinstance(found, Tensor) and found.dtype == torch.bool:  # one value for all that is chosen
-        return not isinstance(value, Tensor) or value.ndim <= rest
-    return _taking_keeps(dim, batch_size, tensor, index)
+_ORDERS = frozenset({"movedim", "moveaxis", "permute", "swapaxes", "swapdims", "transpose"})
 
 
-_INDEXING: Mapping[str, Callable[..., bool]] = {"__getitem__": _taking_keeps, "__setitem__": _setting_keeps}
+def _named(check: _Check, names: str) -> dict[str, _Check]:
+    return dict.fromkeys(names.split(), check)
 
 
-def _at(dim: int, tensor: Tensor, index: Any) -> tuple[Any, int]:
-    """What of an index stands at a dimension, and how many dimensions are behind it."""
-    parts = list(index) if isinstance(index, tuple) else [index]
-    widths = [_width(part) for part in parts]
-    free = tensor.ndim - sum(widths)
-    start = 0
-    for part, width in zip(parts, widths, strict=True):
-        width = free if part is Ellipsis else width
-        if start <= dim < start + width:
-            return (slice(None) if part is Ellipsis else part), tensor.ndim - start - width
-        start += width
-    return slice(None), 0
-
-
-def _width(part: Any) -> int:
-    """How many dimensions a part of an index takes."""
-    if part is None or part is Ellipsis or isinstance(part, bool):
-        return 0
-    return part.ndim if isinstance(part, Tensor) and part.dtype in (torch.bool, torch.uint8) else 1
-
-
-def _name(function: Function) -> str:
-    name = getattr(function, "__name__", "")
-    return name if name.startswith("__") else name.rstrip("_")
+_CHECKS: Mapping[str, _Check] = {
+    **_named(
+        _no_tensor,
+        "__get__ __len__ dim is_complex is_contiguous is_floating_point is_same_size numel size stride",
+    ),
+    **_named(
+        _elementwise,
+        "__add__ __and__ __div__ __eq__ __ge__ __gt__ __invert__ __le__ __lt__ __mul__ __ne__ __or__ "
+        "__pow__ __radd__ __rdiv__ __rmul__ __rpow__ __rsub__ __rtruediv__ __sub__ __truediv__ abs add "
+        "bool celu clamp clip clone contiguous cos detach div divide double dropout dropout1d dropout2d "
+        "dropout3d elu eq erf exp expm1 float ge gelu gt hardshrink hardsigmoid hardswish hardtanh le "
+        "leaky_relu log log1p log2 logical_and logical_not logical_or logsigmoid long lt masked_fill "
+        "maximum minimum mish mul multiply ne neg negative ones_like pow reciprocal relu relu6 rsqrt rsub "
+        "selu sigmoid sign silu sin softplus softsign sqrt square sub subtract tanh to true_divide "
+        "type_as where zeros_like",
+    ),
+    **_named(
+        _first,
+        "_max_pool1d _max_pool2d _max_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d "
+        "avg_pool1d avg_pool2d avg_pool3d batch_norm conv1d conv2d conv3d conv_transpose1d "
+        "conv_transpose2d conv_transpose3d group_norm instance_norm max_pool1d max_pool2d max_pool3d "
+        "pixel_shuffle pixel_unshuffle",
+    ),
+    **_named(_not_last, "linear"),
+    **_named(_normalized, "layer_norm rms_norm"),
+    **_named(_table, "embedding"),
+    **_named(_attention, "scaled_dot_product_attention"),
+    **_named(
+        _reshaped,
+        "expand flatten moveaxis movedim permute reshape squeeze swapaxes swapdims transpose unflatten "
+        "unsqueeze view",
+    ),
+    **_named(_along(1), "amax amin log_softmax logsumexp mean select softmax std sum var"),
+    **_named(_along(2, 0), "chunk split tensor_split"),
+    **_named(_along(1, 0), "unbind"),
+    **_named(_product, "__matmul__ bmm matmul mm"),
+    **_named(_joined, "cat concat concatenate"),
+    **_named(_stacked, "stack"),
+    **_named(_indexed, "__getitem__"),
+}
