@@ -370,13 +370,16 @@ def _noise(plan: PrivacyPlan, stream: Stream) -> Noise:
     return NoNoise() if plan.guarantee is None else _NOISES[plan.noise](stream)
 
 
+_PROVEN = "; a second backward pass in each lot proves that no example moves to another's row"
+
+
 def _gradients_in_words(checked: Checked) -> str:
     """The rules that per-example gradients go by, and what the behavioural check found."""
     counts = Counter(checked.rules.values())
     rules = ", ".join(f"{rule} for {count} parameters" for rule, count in counts.items())
     return (
         f"{rules}; on {checked.rows} random rows no row reached another's gradient, and sums were those of "
-        f"single examples to {checked.deviation:.0e}"
+        f"single examples to {checked.deviation:.0e}{_PROVEN if checked.proven else ''}"
     )
 
 

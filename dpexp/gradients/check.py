@@ -14,6 +14,7 @@ from typing import Any, final
 
 import torch
 from torch import Tensor, nn
+from torch.utils import _pytree
 
 from dpexp import _validate
 from dpexp.gradients.calm import Calm, calm_copy
@@ -26,6 +27,7 @@ from dpexp.gradients.clipped import (
 )
 from dpexp.gradients.engine import grouped_clipped_sum
 from dpexp.gradients.explanation import explain
+from dpexp.gradients.layout import layout_of
 from dpexp.gradients.loop import loop
 
 __all__ = ["Checked", "check_model"]
@@ -45,11 +47,14 @@ class Checked:
         rows: Random examples used.
         deviation: Largest difference between engine and oracle, relative to the largest entry of its tensor.
         rules: The rule that each trained parameter goes by.
+        proven: Whether calls of the model may move examples to other rows, so that each microbatch takes a
+            second backward pass to prove that they do not.
     """
 
     rows: int
     deviation: float
     rules: Mapping[str, str]
+    proven: bool = False
 
 
 def check_model(
@@ -90,7 +95,9 @@ def check_model(
         checked = partial(_check_gradients, loss=loss, groups=groups, engine=engine)
         deviation = max(_deviation_of(checked, model, trial, rows, targets) for rows in _kinds(inputs))
         rules = explain(trial, inputs, names) if engine is None else dict.fromkeys(names, "torch.compile")
-        return Checked(len(inputs), deviation, rules)
+        layout = layout_of(trial, inputs, names)
+        proven = engine is None and not layout.reason and not layout.rowwise
+        return Checked(len(inputs), deviation, rules, proven)
 
 
 def _check_gradients(
@@ -185,10 +192,15 @@ def _state(model: nn.Module) -> Iterator[tuple[str, Any]]:
 
 
 def _equal(one: Any, other: Any) -> bool:
+    leaves, structure = _pytree.tree_flatten(one)
+    others, structure_of_other = _pytree.tree_flatten(other)
+    return structure == structure_of_other and all(map(_same, leaves, others))
+
+
+def _same(one: Any, other: Any) -> bool:
     if isinstance(one, Tensor) and isinstance(other, Tensor):
-        return one.shape == other.shape and bool(
-            torch.isclose(one, other, rtol=0, atol=0, equal_nan=True).all()
-        )
+        alike = one.shape == other.shape and one.dtype == other.dtype
+        return alike and bool(torch.isclose(one, other, rtol=0, atol=0, equal_nan=True).all())
     return pickle.dumps(one) == pickle.dumps(other)
 
 

@@ -195,14 +195,14 @@ class KeptFrozen(nn.Module):
 class KeptBeside(nn.Linear):
     """Keeps it in what is saved beside the parameters."""
 
-    kept = 0.0
+    kept, keeps = 0.0, True
 
     def forward(self, inputs):
-        self.kept = float(inputs.detach().sum())
+        self.kept = float(inputs.detach().sum()) if self.keeps else 0.0
         return super().forward(inputs)
 
     def get_extra_state(self):
-        return {"kept": self.kept}
+        return {"kept": self.kept, "scales": [torch.ones(2), torch.tensor(torch.nan)]}
 
     def set_extra_state(self, state):
         self.kept = state["kept"]
@@ -215,6 +215,25 @@ def test_a_forward_pass_that_keeps_something_anywhere_is_refused(model, name):
     with pytest.raises(UserError, match=f"changes {name}, expected its state to stay"):
         check_model(model, loss, *rows, [group])
     check_model(model, loss, *rows, [group], public_buffers=[name])
+
+
+def test_extra_state_that_stays_is_no_reason_to_refuse():
+    model = KeptBeside(8, 3)
+    model.keeps = False
+    group = ClipGroup(trainable(model), FlatClipping(1.0))
+    assert not check_model(model, loss, torch.randn(5, 8), torch.randint(3, (5,)), [group]).proven
+
+
+def test_a_model_that_takes_entries_by_tensors_is_told_to_be_proven_in_each_pass():
+    class Last(nn.Linear):
+        def forward(self, inputs):
+            return super().forward(inputs[torch.arange(len(inputs)), 0])
+
+    model = Last(8, 3)
+    group = ClipGroup(trainable(model), FlatClipping(1.0))
+    checked = check_model(model, loss, torch.randn(5, 2, 8), torch.randint(3, (5,)), [group])
+    assert checked.proven
+    assert checked.rules["weight"] == "linear"
 
 
 def test_a_frozen_table_that_rewrites_its_rows_is_refused_even_where_no_random_row_is_rewritten():
