@@ -88,14 +88,14 @@ def unlike_weights(losses: Tensor) -> Tensor:
 @final
 @dataclass
 class RowNorms:
-    """Norms of the rows of gradients, (B,) in float64, by call and result."""
+    """Largest entries of the rows of gradients, (B,) in float64, by call and result: scaled exactly, too."""
 
     norms: dict[tuple[int, int], Tensor] = field(default_factory=dict)
 
     def note(self, place: Place, gradient: Tensor) -> None:
         """Of one place."""
         rows = place.batch.first(gradient).flatten(1)
-        self.norms[place.index, place.output] = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64)
+        self.norms[place.index, place.output] = torch.linalg.vector_norm(rows, ord=torch.inf, dim=1).double()
 
     def prove(self, weighted: Mapping[tuple[int, int], Tensor], weights: Tensor) -> None:
         """Raises `Unexpected` unless row i of every gradient follows the weight of loss i, and no other.
