@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -192,6 +193,13 @@ class KeptFrozen(nn.Module):
         return self.layer(inputs)
 
 
+class Plain:
+    """Compares by its place in memory, and holds an array."""
+
+    def __init__(self):
+        self.values = np.arange(3)
+
+
 class KeptBeside(nn.Linear):
     """Keeps it in what is saved beside the parameters."""
 
@@ -202,7 +210,8 @@ class KeptBeside(nn.Linear):
         return super().forward(inputs)
 
     def get_extra_state(self):
-        return {"kept": self.kept, "scales": [torch.ones(2), torch.tensor(torch.nan)]}
+        beside = [torch.ones(2), torch.tensor(torch.nan), np.ones(3), float("nan"), "text", None, Plain()]
+        return {"kept": self.kept, "beside": beside}
 
     def set_extra_state(self, state):
         self.kept = state["kept"]
