@@ -111,6 +111,8 @@ MISTAKES = [
     ([SMOKE, "+model=null"], ["model = 'null'"]),
     ([SMOKE, "model@model=NULL"], ["model = 'NULL'"]),
     ([SMOKE, "data=false"], ["data = 'false'"]),
+    ([SMOKE, "model=nan"], ["model = 'nan'"]),
+    (["-m", SMOKE, "hydra/launcher=null"], ["hydra/launcher = 'null': expected the name of a file"]),
     (["-m", SMOKE, "data=5,6"], ["data = '5'"]),
     ([SMOKE, "~model", "model.depth=3"], ["model.depth = '3': expected a group model", "model=NAME"]),
     ([SMOKE, "privacy.delta.x=3"], ["privacy.delta is 1e-05, which has no keys"]),

@@ -16,7 +16,7 @@ from dpexp.trust import trusted_object
 __all__ = ["check_group", "check_root", "key_of", "refuse_missing", "refuse_values_of_groups"]
 
 _OF_NO_OBJECT = ("experiment", "sweep")  # their files set keys of other groups
-_NO_NAME = r"null|true|false|[+-]?[\d.]+(e[+-]?\d+)?|\{.*"
+_NO_NAME = r"null|true|false|[+-]?(nan|inf)|[+-]?[\d.]+(e[+-]?\d+)?|\{.*"
 
 
 def check_root(config: DictConfig, folder: Path) -> None:
@@ -61,8 +61,8 @@ def refuse_values_of_groups(overrides: Sequence[str]) -> None:
         group, value = key_of(override), override.partition("=")[2]
         if not group:
             raise _validate.UserError(f"{override}: found no key, expected key=value.")
-        if group in groups and re.fullmatch(_NO_NAME, value, re.IGNORECASE):
-            hint = "" if group in _OF_NO_OBJECT else _made_anew(group)
+        if (group in groups or "/" in group) and re.fullmatch(_NO_NAME, value, re.IGNORECASE):
+            hint = "" if "/" in group or group in _OF_NO_OBJECT else _made_anew(group)
             raise _validate.refuse(group, value, "the name of a file", hint)
 
 
