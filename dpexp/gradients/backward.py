@@ -1,7 +1,7 @@
 """A backward pass that visits only the results of recorded calls, and the proof that each has its own row."""
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import final
@@ -14,7 +14,7 @@ from dpexp.gradients.batch import Batch
 from dpexp.gradients.graph import Graph
 from dpexp.gradients.layout import Unexpected
 
-__all__ = ["Place", "Receive", "RowNorms", "backward", "unlike_weights"]
+__all__ = ["Place", "Receive", "Sketches", "backward", "unlike_weights"]
 
 _OCTAVES = 48
 _CLOSE = 1e-2  # other examples' weights are off by a factor of two at least
@@ -87,25 +87,33 @@ def unlike_weights(losses: Tensor) -> Tensor:
 
 @final
 @dataclass
-class RowNorms:
-    """Largest entries of the rows of gradients, (B,) in float64, by call and result: scaled exactly, too."""
+class Sketches:
+    """Two numbers of each row of each gradient, (2, B) in float64, by call and result: both scale exactly.
 
-    norms: dict[tuple[int, int], Tensor] = field(default_factory=dict)
+    The largest entry finds what is large, and a sum with random signs whatever is linear in the row.
+    """
+
+    seed: int = field(default_factory=lambda: secrets.randbits(63))
+    rows: dict[tuple[int, int], Tensor] = field(default_factory=dict)
 
     def note(self, place: Place, gradient: Tensor) -> None:
         """Of one place."""
-        rows = place.batch.first(gradient).flatten(1)
-        self.norms[place.index, place.output] = torch.linalg.vector_norm(rows, ord=torch.inf, dim=1).double()
+        rows = place.batch.first_in_full(gradient).flatten(1)
+        generator = torch.Generator().manual_seed(self.seed)
+        signs = torch.randint(2, (rows.shape[1],), generator=generator).to(rows).mul_(2).sub_(1)
+        largest = torch.linalg.vector_norm(rows, ord=torch.inf, dim=1)
+        self.rows[place.index, place.output] = torch.stack([largest, rows @ signs]).double()
 
-    def prove(self, weighted: Mapping[tuple[int, int], Tensor], weights: Tensor) -> None:
+    def prove(self, weighted: "Sketches", weights: Tensor) -> None:
         """Raises `Unexpected` unless row i of every gradient follows the weight of loss i, and no other.
 
         Else row i of some layer belongs to another example, or to several.
         """
         scale = weights.double()
-        for key, norms in self.norms.items():
-            expected = norms * scale
-            off = (weighted[key] - expected).abs() if key in weighted else expected.new_full((), torch.inf)
-            moved = norms.isfinite() & ~(off <= _CLOSE * expected + _NOTHING * scale)
-            if moved.any():
+        for key, found in self.rows.items():
+            if key not in weighted.rows:
+                raise Unexpected("another backward pass reaches other calls")
+            off = (weighted.rows[key] - found * scale).abs()
+            near = off <= _CLOSE * found[0] * scale + _NOTHING * scale
+            if (found.isfinite().all(dim=0) & ~near.all(dim=0)).any():
                 raise Unexpected("some contents move examples to other rows, or mix them")

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import Node
 
-from dpexp.gradients.backward import Place, RowNorms, backward, unlike_weights
+from dpexp.gradients.backward import Place, Sketches, backward, unlike_weights
 from dpexp.gradients.batch import in_full
 from dpexp.gradients.clipped import (
     ClipGroup,
@@ -26,11 +26,12 @@ from dpexp.gradients.clipped import (
     weights_of,
 )
 from dpexp.gradients.graph import Graph
-from dpexp.gradients.layout import Layout, Source
+from dpexp.gradients.layout import Layout, Source, Unexpected
 from dpexp.gradients.per_example import PerExample
 from dpexp.gradients.recorder import Recorder
 from dpexp.gradients.rules import Generic
 from dpexp.gradients.total import total
+from dpexp.memory import is_out_of_memory
 
 __all__ = ["book_keeping"]
 
@@ -75,16 +76,27 @@ def _differentiate(
     if rowwise:
         backward(losses, torch.ones_like(losses), graph, places, books.enter)
         return books.close()
-    norms, weighted, weights = RowNorms(), RowNorms(), unlike_weights(losses)
+    sketches = Sketches()
 
     def enter(place: Place, gradient: Tensor) -> None:
-        norms.note(place, gradient)
+        sketches.note(place, gradient)
         books.enter(place, gradient)
 
     backward(losses, torch.ones_like(losses), graph, places, enter, keep=True)
-    backward(losses, weights, graph, places, weighted.note)
-    norms.prove(weighted.norms, weights)
+    _prove(losses, graph, places, sketches)
     return books.close()
+
+
+def _prove(losses: Tensor, graph: Graph, places: Sequence[Place], sketches: Sketches) -> None:
+    """A second backward pass, in which every loss has a weight of its own."""
+    weighted, weights = Sketches(sketches.seed), unlike_weights(losses)
+    try:
+        backward(losses, weights, graph, places, weighted.note)
+    except Exception as error:
+        if is_out_of_memory(error):
+            raise
+        raise Unexpected(f"the model cannot be differentiated twice: {error}") from error
+    sketches.prove(weighted, weights)
 
 
 def _places(recorder: Recorder, graph: Graph) -> list[Place]:

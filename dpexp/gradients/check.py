@@ -192,17 +192,24 @@ def _state(model: nn.Module) -> Iterator[tuple[str, Any]]:
 
 
 def _equal(one: Any, other: Any) -> bool:
+    """By values; what cannot be compared counts as changed."""
     leaves, structure = _pytree.tree_flatten(one)
     others, structure_of_other = _pytree.tree_flatten(other)
-    return structure == structure_of_other and all(map(_same, leaves, others))
+    try:
+        return structure == structure_of_other and all(map(_same, leaves, others))
+    except Exception:  # noqa: BLE001  # whatever a class of the user's raises
+        return False
 
 
 def _same(one: Any, other: Any) -> bool:
     if isinstance(one, Tensor) and isinstance(other, Tensor):
+        one, other = (value.to_dense() if value.is_sparse else value for value in (one, other))
         alike = one.shape == other.shape and one.dtype == other.dtype
-        return alike and bool(torch.isclose(one, other, rtol=0, atol=0, equal_nan=True).all())
+        return alike and (
+            one.is_meta or bool(torch.isclose(one, other, rtol=0, atol=0, equal_nan=True).all())
+        )
     if isinstance(one, np.ndarray):
-        return isinstance(other, np.ndarray) and _same(torch.from_numpy(one), torch.from_numpy(other))
+        return bool(np.array_equal(one, other, equal_nan=one.dtype.kind in "fc"))
     equality: Any = type(one).__eq__
     if equality is object.__eq__ and hasattr(one, "__dict__"):  # it would compare a copy's place in memory
         return type(one) is type(other) and _equal(vars(one), vars(other))

@@ -14,12 +14,14 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import BackwardCFunction
+from torch.autograd.graph import Node
 from torch.nn import functional
 
 from dpexp import _validate
 from dpexp.gradients.batch import Batch
 from dpexp.gradients.interception import Function, Interception, leaves_of, tensors_of
-from dpexp.gradients.rows import Seen, leaves_rows, order_of_dimensions, varying
+from dpexp.gradients.rows import Seen, leaves_rows, order_of_dimensions, reshaped_to, varying
 
 __all__ = ["Layout", "Operation", "Source", "Unexpected", "layout_of", "renewed_layout"]
 
@@ -62,6 +64,7 @@ class Layout:
         operations: The calls that use parameters, by number of call.
         functions: What is called, by number of call.
         orders: By number of call, the order that it brings dimensions into.
+        reshaped: By number of call, the shapes it gives to tensors of examples; None for what follows B.
         rowwise: Whether no call can move an example to another row; else each pass has to prove it.
         reason: Why there is no such list; empty if there is.
     """
@@ -69,6 +72,7 @@ class Layout:
     operations: Mapping[int, Operation] = field(default_factory=dict)
     functions: Sequence[Function] = ()
     orders: Mapping[int, Sequence[Any]] = field(default_factory=dict)
+    reshaped: Mapping[int, Sequence[tuple[int | None, ...]]] = field(default_factory=dict)
     rowwise: bool = False
     reason: str = ""
 
@@ -176,6 +180,19 @@ def _trace(model: nn.Module, inputs: Tensor) -> _Run:
     return _Run(trace.seen, known, returned)
 
 
+def _hides(root: Node) -> bool:
+    """Whether a function with a backward pass of its own is below: it may return what another call made."""
+    seen, stack = {root}, [root]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, BackwardCFunction):
+            return True
+        children = {child for child, _ in node.next_functions if child is not None} - seen
+        seen |= children
+        stack.extend(children)
+    return False
+
+
 class _Comparison:
     """Forward passes of two batch sizes side by side."""
 
@@ -203,23 +220,28 @@ class _Comparison:
             for index, call in enumerate(self._small)
             if (order := order_of_dimensions(call.function, call.arguments, call.keywords)) is not None
         }
-        return Layout(operations, [call.function for call in self._small], orders, self._rowwise())
+        pairs = enumerate(zip(self._small, self._large, strict=True))
+        shapes = {index: reshaped_to(*pair) for index, pair in pairs}
+        reshaped = {index: own for index, own in shapes.items() if any(None in shape for shape in own)}
+        functions = [call.function for call in self._small]
+        return Layout(operations, functions, orders, reshaped, self._rowwise())
 
     def _rowwise(self) -> bool:
         """Whether every call is known to leave examples in their rows, and none was hidden.
 
         What no torch function sees (`autograd.Function`, `torch.ops`) gives a tensor that comes from nowhere.
         """
-        known = set(self._run.known)
+        known, folded = set(self._run.known), dict[int, int]()
         for small, large in zip(self._small, self._large, strict=True):
             for leaf, *shapes in zip(small.leaves, small.shapes, large.shapes, strict=False):
                 of_examples = isinstance(leaf, Tensor) and (leaf.requires_grad or varying(*shapes))
                 if of_examples and id(leaf) not in known:
                     return False
-            if not leaves_rows(small, large):
+            if not leaves_rows(small, large, folded):
                 return False
             known.update(map(id, small.outputs))
-        return all(id(output) in known for output in self._run.returned)
+        nodes = [output.grad_fn for output in self._run.returned if output.grad_fn is not None]
+        return all(id(output) in known for output in self._run.returned) and not any(map(_hides, nodes))
 
     def _operation(self, index: int, sources: Mapping[int, Source]) -> Operation:
         call, name = self._small[index], next(iter(sources.values()))

@@ -72,7 +72,9 @@ class Recorder(Interception):
             raise Unexpected("the model orders dimensions in another way than before")
         operation = self._layout.operations.get(index)
         if operation is None:
-            return function(*arguments, **keywords)
+            result = function(*arguments, **keywords)
+            self._expect_shapes(index, result)
+            return result
         leaves = leaves_of((arguments, keywords))
         self._expect(operation, leaves)
         use = Use(operation, leaves)
@@ -95,6 +97,17 @@ class Recorder(Interception):
         """Checks the number of calls."""
         if self._failed or self.calls != len(self._layout.functions):
             raise Unexpected("the model calls other functions than before")
+
+    def _expect_shapes(self, index: int, result: Any) -> None:
+        """Only the number of examples may change the shapes that a call reshapes them to."""
+        expected = self._layout.reshaped.get(index)
+        for shape, output in zip(expected or (), tensors_of(result), strict=False):
+            same = len(shape) == output.ndim and all(
+                size % self._batch_size == 0 if wanted is None else size == wanted
+                for wanted, size in zip(shape, output.shape, strict=True)
+            )
+            if not same:
+                raise Unexpected("the model reshapes examples in another way than before")
 
     def _expect(self, operation: Operation, leaves: Sequence[Any]) -> None:
         same = len(leaves) == len(operation.batches)

@@ -6,9 +6,17 @@ Listed here are calls that cannot do so, whatever the contents. A model with any
 each of its passes is proven instead (`book_keeping`), which takes a second backward pass.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import (
+    BuiltinFunctionType,
+    FunctionType,
+    MethodDescriptorType,
+    MethodWrapperType,
+    WrapperDescriptorType,
+)
 from typing import Any, final
 
 from torch import Size, Tensor
@@ -16,7 +24,7 @@ from torch.utils import _pytree
 
 from dpexp.gradients.interception import Function, leaves_of
 
-__all__ = ["Seen", "leaves_rows", "order_of_dimensions", "varying"]
+__all__ = ["Seen", "leaves_rows", "order_of_dimensions", "reshaped_to", "varying"]
 
 
 @final
@@ -75,8 +83,15 @@ def varying(small: Size | None, large: Size | None) -> list[int]:
     return [dim for dim, (a, b) in enumerate(zip(small, large, strict=True)) if a != b]
 
 
-def leaves_rows(small: Seen, large: Seen) -> bool:
-    """Whether a call, seen with two and with three examples, cannot move an example, whatever it contains."""
+def leaves_rows(small: Seen, large: Seen, folded: dict[int, int]) -> bool:
+    """Whether a call, seen with two and with three examples, cannot move an example, whatever it contains.
+
+    Args:
+        small: The call with two examples.
+        large: The same with three.
+        folded: By a tensor's id, how many entries of its dimension of examples come before the next example:
+            T where (T, B) is one dimension. What the call returns is added.
+    """
     places = [varying(*shapes) for shapes in zip(small.shapes, large.shapes, strict=True)]
     ranks = [len(shape or ()) for shape in small.shapes]
     if ranks != [len(shape or ()) for shape in large.shapes]:
@@ -88,8 +103,46 @@ def leaves_rows(small: Seen, large: Seen) -> bool:
         return True
     if any(len(dims) > 1 for dims in places) or len(outputs) < len(small.outputs):
         return False
-    check = _CHECKS.get(small.name)
-    return check is not None and check(small, inputs, outputs)
+    check = _CHECKS.get(small.name) if _of_torch(small.function) else None
+    factors = {folded.get(id(small.leaves[place.index]), 1) for place in inputs}
+    if check is None or len(factors) > 1 or not check(small, inputs, outputs):
+        return False
+    [factor] = factors
+    for place in outputs:
+        after = _refolded(small, inputs[0], place, factor) if check is _reshaped else factor
+        if after is None:
+            return False
+        folded[id(small.tensors[place.index])] = after
+    return True
+
+
+def _refolded(call: Seen, before: "_Place", after: "_Place", factor: int) -> int | None:
+    """As many entries are slower than the examples as were; None where that cannot be: they are scrambled."""
+    old, new = call.shapes[before.index] or (), call.shapes[after.index] or ()
+    slower, outside = math.prod(old[: before.dim]) * factor, math.prod(new[: after.dim])
+    inside, fold = divmod(slower, outside)[0], new[after.dim] // 2
+    fits = outside * inside == slower and inside >= 1 and fold % inside == 0
+    return inside if fits else None
+
+
+def reshaped_to(small: Seen, large: Seen) -> Sequence[tuple[int | None, ...]]:
+    """The shapes that a call reshapes tensors to, with None for a dimension that follows the batch."""
+    if _CHECKS.get(small.name) is not _reshaped:
+        return ()
+    pairs = list(zip(small.shapes, large.shapes, strict=True))[len(small.leaves) :]
+    return [
+        tuple(None if dim in varying(*pair) else size for dim, size in enumerate(pair[0] or ()))
+        for pair in pairs
+    ]
+
+
+def _of_torch(function: Function) -> bool:
+    """Not another function of the same name."""
+    if isinstance(function, FunctionType):
+        return function.__module__.partition(".")[0] == "torch"
+    return isinstance(
+        function, BuiltinFunctionType | MethodDescriptorType | MethodWrapperType | WrapperDescriptorType
+    )
 
 
 @dataclass(frozen=True)
@@ -154,9 +207,29 @@ def _attention(call: Seen, inputs: _Places, outputs: _Places) -> bool:
     return _elementwise(call, inputs, outputs) and inputs[0].from_last > 2
 
 
-def _reshaped(call: Seen, inputs: _Places, outputs: _Places) -> bool:
-    """By sizes and orders that no content can enter: where they scramble examples, any rows show it."""
+def _ordered(call: Seen, inputs: _Places, outputs: _Places) -> bool:
+    """Dimensions in another order, which no content can enter."""
     return len(inputs) == 1
+
+
+def _reshaped(call: Seen, inputs: _Places, outputs: _Places) -> bool:
+    """Where the examples come to is looked at apart."""
+    return len(inputs) == 1
+
+
+def _fixed(call: Seen, inputs: _Places, outputs: _Places) -> bool:
+    """Batch normalization with statistics of its own, none of the batch."""
+    return call.argument(5, "training", default=False) is False and _first(call, inputs, outputs)
+
+
+def _instances(call: Seen, inputs: _Places, outputs: _Places) -> bool:
+    """Without running statistics."""
+    return call.argument(1, "running_mean") is None and _first(call, inputs, outputs)
+
+
+def _attribute(call: Seen, inputs: _Places, outputs: _Places) -> bool:
+    """What says nothing of contents, and gives no hold on the graph."""
+    return getattr(getattr(call.function, "__self__", None), "__name__", "") in _ATTRIBUTES
 
 
 def _along(place: int, default: Any = None) -> _Check:
@@ -193,6 +266,21 @@ def _indexed(call: Seen, inputs: _Places, outputs: _Places) -> bool:
     return len(inputs) == 1 and (dim >= len(parts) or parts[dim] == slice(None))
 
 
+_ATTRIBUTES = frozenset(
+    {
+        "device",
+        "dtype",
+        "is_cpu",
+        "is_cuda",
+        "is_meta",
+        "is_nested",
+        "is_sparse",
+        "layout",
+        "ndim",
+        "requires_grad",
+        "shape",
+    }
+)
 _ORDERS = frozenset({"movedim", "moveaxis", "permute", "swapaxes", "swapdims", "transpose"})
 
 
@@ -203,7 +291,7 @@ def _named(check: _Check, names: str) -> dict[str, _Check]:
 _CHECKS: Mapping[str, _Check] = {
     **_named(
         _no_tensor,
-        "__get__ __len__ dim is_complex is_contiguous is_floating_point is_same_size numel size stride",
+        "__len__ dim is_complex is_contiguous is_floating_point is_same_size numel size stride",
     ),
     **_named(
         _elementwise,
@@ -219,23 +307,26 @@ _CHECKS: Mapping[str, _Check] = {
     **_named(
         _first,
         "_max_pool1d _max_pool2d _max_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d "
-        "avg_pool1d avg_pool2d avg_pool3d batch_norm conv1d conv2d conv3d conv_transpose1d "
-        "conv_transpose2d conv_transpose3d group_norm instance_norm max_pool1d max_pool2d max_pool3d "
+        "avg_pool1d avg_pool2d avg_pool3d conv1d conv2d conv3d conv_transpose1d "
+        "conv_transpose2d conv_transpose3d group_norm max_pool1d max_pool2d max_pool3d "
         "pixel_shuffle pixel_unshuffle",
     ),
+    **_named(_attribute, "__get__"),
+    **_named(_fixed, "batch_norm"),
+    **_named(_instances, "instance_norm"),
     **_named(_not_last, "linear"),
     **_named(_normalized, "layer_norm rms_norm"),
     **_named(_table, "embedding"),
     **_named(_attention, "scaled_dot_product_attention"),
     **_named(
         _reshaped,
-        "expand flatten moveaxis movedim permute reshape squeeze swapaxes swapdims transpose unflatten "
-        "unsqueeze view",
+        "expand flatten reshape squeeze unflatten unsqueeze view",
     ),
     **_named(_along(1), "amax amin log_softmax logsumexp mean select softmax std sum var"),
     **_named(_along(2, 0), "chunk split tensor_split"),
     **_named(_along(1, 0), "unbind"),
     **_named(_product, "__matmul__ bmm matmul mm"),
+    **dict.fromkeys(_ORDERS, _ordered),
     **_named(_joined, "cat concat concatenate"),
     **_named(_stacked, "stack"),
     **_named(_indexed, "__getitem__"),

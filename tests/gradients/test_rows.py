@@ -6,7 +6,9 @@ from torch import nn
 
 from dpexp.clipping import FlatClipping
 from dpexp.gradients import ClipGroup, check_model, clipped_sum, explain, grouped_clipped_sum
-from dpexp.gradients.layout import layout_of
+from dpexp.gradients.backward import Place, Sketches
+from dpexp.gradients.batch import Batch
+from dpexp.gradients.layout import Unexpected, layout_of
 from dpexp.gradients.loop import loop
 from tests.benchmarks.models import MODELS as BENCHMARKED
 from tests.gradients.models import assert_equal, loss, trainable
@@ -163,7 +165,35 @@ class Bare(nn.Module):
         return self.call(self.layer(inputs))
 
 
+class _Kept(torch.autograd.Function):
+    """Returns what another call made, and has a backward pass of its own."""
+
+    @staticmethod
+    def forward(context, rows):
+        return rows * 1
+
+    @staticmethod
+    def backward(context, gradient):
+        return gradient.roll(1, 0)
+
+
+def _hooked(rows):
+    doubled = rows * 2
+    doubled.grad_fn.register_prehook(lambda gradients: (gradients[0].roll(1, 0),))
+    return doubled
+
+
+@torch.overrides.wrap_torch_function(lambda rows: (rows,))
+def relu(rows):
+    """Another function of a known name."""
+    return rows.roll(1, 0)
+
+
 STAY = [
+    lambda h: (
+        (h.view(len(h), 2, 3).transpose(0, 1).reshape(2 * len(h), 3) * 2).view(2, len(h), 3).transpose(0, 1)
+    ),
+    lambda h: nn.functional.batch_norm(h, torch.zeros(6), torch.ones(6)),
     lambda h: h * 2 + h.relu(),
     lambda h: h.view(len(h), 2, 3).transpose(1, 2).flatten(1),
     lambda h: h[:, 0],
@@ -185,6 +215,14 @@ STAY = [
     lambda h: h.view(len(h) * 2, 3).tanh(),
 ]
 MOVE = [
+    lambda h: h.transpose(0, 1).reshape(len(h), 6),
+    lambda h: h.transpose(0, 1).flatten().view(len(h), 6),
+    lambda h: h.transpose(0, 1).flatten().unflatten(0, (len(h), 6)),
+    lambda h: h.view(6, len(h)).transpose(0, 1),
+    lambda h: nn.functional.batch_norm(h, None, None, training=True),
+    lambda h: _Kept.apply(h),
+    lambda h: _hooked(h),
+    lambda h: relu(h),
     lambda h: h[torch.arange(len(h))],
     lambda h: h[0:],
     lambda h: h[:1],
@@ -216,6 +254,69 @@ def test_which_calls_are_known_to_leave_examples_in_their_rows(stays):
     call, expected = stays
     model = Bare(call)
     assert layout_of(model, torch.zeros(5, 6), ("layer.weight",)).rowwise is expected
+
+
+class Around(nn.Module):
+    """The first result of a layer of torch."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, inputs):
+        several = (inputs, inputs, inputs) if isinstance(self.layer, nn.MultiheadAttention) else (inputs,)
+        found = self.layer(*several)
+        return found[0] if isinstance(found, tuple) else found
+
+
+LAYERS = [
+    nn.TransformerEncoderLayer(8, 2, 16, batch_first=True),
+    nn.MultiheadAttention(8, 2, batch_first=True),
+    nn.GRU(8, 5, batch_first=True),
+    nn.GroupNorm(2, 4),
+    nn.Conv1d(4, 3, 2),
+]
+
+
+@pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: type(layer).__name__)
+def test_layers_of_torch_need_no_second_backward_pass(layer):
+    model = Around(layer)
+    assert layout_of(model, torch.zeros(5, 4, 8), trainable(model)).rowwise
+
+
+class ByNumber(nn.Module):
+    """Mixes neighbors where there are many: the layout is found with two and three rows."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.output = nn.Linear(6, 6), nn.Linear(6, 3)
+
+    def forward(self, inputs):
+        hidden, size = self.first(inputs), 1 if len(inputs) < 16 else 4
+        split = hidden.view(len(inputs) // size, size, 6)
+        return self.output(
+            (hidden - split.mean(dim=1, keepdim=True).expand_as(split).reshape(len(inputs), 6) / 2).tanh()
+        )
+
+
+def test_a_reshape_that_depends_on_the_number_of_rows_is_noticed():
+    torch.manual_seed(0)
+    model = ByNumber().double()
+    group = ClipGroup(trainable(model), FlatClipping(0.05))
+    for rows in (7, 32):
+        inputs, targets = torch.randn(rows, 6, dtype=torch.float64), torch.arange(rows) % 3
+        found = grouped_clipped_sum(model, loss, inputs, targets, [group])
+        assert_equal(found, loop(model, loss, inputs, targets, [group]))
+
+
+def test_the_proof_finds_what_comes_to_other_entries_than_the_largest():
+    place = Place(0, 0, None, torch.Size([2, 2]), Batch(0))
+    plain, weighted = Sketches(1), Sketches(1)
+    plain.note(place, torch.tensor([[1.0, 0.9], [0.0, 1.0]]))
+    weighted.note(place, torch.tensor([[1024.0, 0.9], [0.0, 1.0]]))  # .9 came from the second loss
+    with pytest.raises(Unexpected, match="move examples"):
+        plain.prove(weighted, torch.tensor([1024.0, 1.0]))
+    plain.prove(plain, torch.ones(2))
 
 
 @pytest.mark.parametrize("name", sorted(BENCHMARKED))
