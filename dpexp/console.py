@@ -165,6 +165,11 @@ def shown_up(value: float, digits: int = 4) -> str:
     return f"{math.ceil(float(value) * 10**digits) / 10**digits:.{digits}f}"
 
 
+def shown_down(sigma: float, digits: int = 3) -> str:
+    """A noise multiplier with `digits` decimals, rounded down: never more noise than there is."""
+    return f"{math.floor(float(sigma) * 10**digits) / 10**digits:.{digits}f}"
+
+
 def _training_rows(plan: PrivacyPlan) -> list[tuple[str, str]]:
     rows = []
     if plan.guarantee is not None:
@@ -172,8 +177,10 @@ def _training_rows(plan: PrivacyPlan) -> list[tuple[str, str]]:
             rows.append((f"group {group.name}", _group_in_words(group)))
         gaussian = getattr(plan.step(0).event, "gaussian", None)
         if len(plan.groups) > 1 and gaussian is not None:
-            words = f"one release of σ = {gaussian.noise_multiplier:.4g}, which the accountant charges"
-            rows.append(("jointly", words))
+            last = getattr(plan.step(plan.steps - 1).event, "gaussian", gaussian)
+            when = "" if last == gaussian else " at the first lot"
+            sigma = shown_down(gaussian.noise_multiplier)
+            rows.append(("jointly", f"one release of σ = {sigma}{when}, which the accountant charges"))
     for lot in plan.lots:
         q = plan.step(0).lots[plan.lots.index(lot)].sampling_probability
         words = f"L = {lot.size.in_words}, q = L/N = {q:.6g}, N = {plan.num_examples:,}"

@@ -91,6 +91,8 @@ def test_groups_on_one_lot_are_shown_with_the_noise_that_they_have_jointly(dpexp
     layers = "privacy.layers={hidden:{parameters:hidden.*},output:{parameters:output.*}}"
     assert dpexp("+experiment=smoke", "task=plan", "privacy.noise_multiplier=4", layers) == 0
     assert "one release of σ = 2.828, which the accountant charges" in capsys.readouterr().out
+    assert dpexp("+experiment=smoke", "task=plan", "privacy.noise_multiplier=4.0013", layers) == 0
+    assert "σ = 2.829, which" in capsys.readouterr().out  # 2.82935, never more than there is
     assert dpexp("+experiment=smoke", "task=plan") == 0
     assert "jointly" not in capsys.readouterr().out
 

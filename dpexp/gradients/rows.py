@@ -92,10 +92,10 @@ def leaves_rows(small: Seen, large: Seen, folded: dict[int, int]) -> bool:
         folded: By a tensor's id, how many entries of its dimension of examples come before the next example:
             T where (T, B) is one dimension. What the call returns is added.
     """
-    places = [varying(*shapes) for shapes in zip(small.shapes, large.shapes, strict=True)]
     ranks = [len(shape or ()) for shape in small.shapes]
-    if ranks != [len(shape or ()) for shape in large.shapes]:
+    if ranks != [len(shape or ()) for shape in large.shapes]:  # or a list as long as the batch
         return False
+    places = [varying(*shapes) for shapes in zip(small.shapes, large.shapes, strict=True)]
     found = [_Place(i, dims[0], ranks[i]) for i, dims in enumerate(places) if dims]
     inputs = [place for place in found if place.index < len(small.leaves)]
     outputs = found[len(inputs) :]
@@ -127,7 +127,7 @@ def _refolded(call: Seen, before: "_Place", after: "_Place", factor: int) -> int
 
 def reshaped_to(small: Seen, large: Seen) -> Sequence[tuple[int | None, ...]]:
     """The shapes that a call reshapes tensors to, with None for a dimension that follows the batch."""
-    if _CHECKS.get(small.name) is not _reshaped:
+    if _CHECKS.get(small.name) is not _reshaped or len(small.shapes) != len(large.shapes):
         return ()
     pairs = list(zip(small.shapes, large.shapes, strict=True))[len(small.leaves) :]
     return [

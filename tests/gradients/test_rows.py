@@ -284,6 +284,21 @@ def test_layers_of_torch_need_no_second_backward_pass(layer):
     assert layout_of(model, torch.zeros(5, 4, 8), trainable(model)).rowwise
 
 
+class OneByOne(nn.Module):
+    """Passes a list as long as the batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.output = nn.Linear(6, 3)
+
+    def forward(self, inputs):
+        return self.output(inputs * torch.cat([torch.ones(1, 6)] * len(inputs)))
+
+
+def test_a_list_as_long_as_the_batch_keeps_the_rules():
+    assert explain(OneByOne(), torch.zeros(5, 6))["output.weight"] == "linear"
+
+
 class ByNumber(nn.Module):
     """Mixes neighbors where there are many: the layout is found with two and three rows."""
 
