@@ -310,7 +310,7 @@ class ByNumber(nn.Module):
         hidden, size = self.first(inputs), 1 if len(inputs) < 16 else 4
         split = hidden.view(len(inputs) // size, size, 6)
         return self.output(
-            (hidden - split.mean(dim=1, keepdim=True).expand_as(split).reshape(len(inputs), 6) / 2).tanh()
+            (hidden - split.mean(dim=1, keepdim=True).expand(-1, size, 6).reshape(len(inputs), 6) / 2).tanh()
         )
 
 
@@ -332,6 +332,11 @@ def test_the_proof_finds_what_comes_to_other_entries_than_the_largest():
     with pytest.raises(Unexpected, match="move examples"):
         plain.prove(weighted, torch.tensor([1024.0, 1.0]))
     plain.prove(plain, torch.ones(2))
+    alone, halved = Sketches(1), Sketches(1)
+    alone.note(place, torch.eye(2))
+    halved.note(place, torch.diag(torch.tensor([512.0, 1024.0])))  # by a weight that is one octave off
+    with pytest.raises(Unexpected, match="move examples"):
+        alone.prove(halved, torch.tensor([1024.0, 1024.0]))
 
 
 @pytest.mark.parametrize("name", sorted(BENCHMARKED))
